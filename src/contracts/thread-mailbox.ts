@@ -1,0 +1,156 @@
+/**
+ * The durable queue of a thread's signals and the stream of what its runs put out. The port that `threads` works
+ * against; one adapter on Redis (every method one atomic step) and one on any PubSub with leases.
+ */
+
+import type { Instant } from '../core/clock.ts';
+import type { Chunk } from './agent.ts';
+import type { ActiveBehavior, Branch, Envelope, IdleBehavior } from './signal.ts';
+import type { ThreadRef } from './thread.ts';
+
+/** What an instance asks for when it would run the thread itself. */
+export interface LeaseClaim {
+  /** `<instance>/<run>` */
+  readonly owner: string;
+  readonly ttlMs: number;
+}
+
+/** A lease that was given to us. */
+export interface Grant {
+  readonly key: string;
+  readonly owner: string;
+  readonly fencingToken?: number;
+  readonly ttlMs: number;
+  /** Taken before the request was sent: the deadline counts from here (L1). */
+  readonly askedAt: Instant;
+}
+
+export interface DeliverRequest {
+  readonly thread: ThreadRef;
+  readonly envelope: Envelope;
+  readonly ifActive: Branch<ActiveBehavior>;
+  readonly ifIdle: Branch<IdleBehavior>;
+  /** Absent when this instance must not take threads (draining, full): a signal that wakes then waits for a peer. */
+  readonly claim?: LeaseClaim;
+  /** Deliver only into this run; otherwise refuse with `SIG_RUN_UNKNOWN`. */
+  readonly expectedRunId?: string;
+}
+
+export interface Delivery {
+  readonly action: 'wake' | 'deliver' | 'persist' | 'discard';
+  /** The same signal id was accepted before; `action` and `owner` are those of then. */
+  readonly duplicate: boolean;
+  /** Who holds the thread after this step, if anybody. */
+  readonly owner?: string;
+  /** Present when this step gave the thread to us. */
+  readonly grant?: Grant;
+  /** Milliseconds that the thread had been without an owner, where the store knows. */
+  readonly unownedMs?: number;
+}
+
+export interface InboxEntry {
+  /** Grows in the order of acceptance. */
+  readonly id: string;
+  readonly envelope: Envelope;
+  /** A `persist` signal does not wake a run by itself. */
+  readonly waking: boolean;
+  /** How often it has been given to a run, this time included; counted by the store. */
+  readonly attempt: number;
+}
+
+export interface TakeRequest {
+  readonly thread: ThreadRef;
+  readonly grant: Grant;
+  /** Only entries after this one; absent: from the first that is not consumed. */
+  readonly after?: string;
+}
+
+export interface SettleRequest {
+  readonly thread: ThreadRef;
+  readonly grant: Grant;
+  readonly consumed: readonly string[];
+  /** Who takes the thread on if more is waiting. Absent: it is released. */
+  readonly next?: LeaseClaim;
+}
+
+export interface Settlement {
+  /** The follow-up run's lease: something was waiting and the key went from one owner to the next. */
+  readonly grant?: Grant;
+  /** Signals that wait and wake; with no grant, a peer takes them. */
+  readonly waiting: number;
+}
+
+export interface OutputChunk {
+  /** Position in the thread's output; a reader that comes back says the last one that it saw. */
+  readonly id: string;
+  readonly chunk: Chunk;
+}
+
+export interface FollowRequest {
+  readonly thread: ThreadRef;
+  /** After this position; absent: from the start of the run that is on, or from now. */
+  readonly after?: string;
+  readonly signal: AbortSignal;
+}
+
+export interface AbortOutcome {
+  readonly aborted: boolean;
+  readonly runId?: string;
+}
+
+/** What the store tells an instance. A hint may be lost; that costs time, never a signal. */
+export interface MailboxListener {
+  /** A thread that this instance owns has something new. */
+  onArrival(thread: ThreadRef): void;
+  onAbort(thread: ThreadRef, runId: string): void;
+  /** A thread with waiting signals has no owner. */
+  onOrphan(thread: ThreadRef): void;
+  /** Hints may have been lost: look at every owned thread again. */
+  onResync(): void;
+}
+
+export interface ThreadState {
+  readonly thread: ThreadRef;
+  readonly owner?: string;
+  readonly fencingToken?: number;
+  /** Milliseconds until the lease ends, by the store's clock. */
+  readonly leaseRemainingMs?: number;
+  readonly waiting: number;
+}
+
+export interface ThreadMailbox {
+  /** Append the signal; if the thread is idle and the signal wakes, take the lease for `claim`. */
+  deliver(request: DeliverRequest): Promise<Delivery>;
+  /** Take a thread that waits without an owner; `undefined` when there is nothing to take. */
+  claim(thread: ThreadRef, claim: LeaseClaim): Promise<Grant | undefined>;
+  /** The entries not yet consumed, in order, each counted once more. Throws `SIG_LEASE_LOST` to anyone but the owner. */
+  take(request: TakeRequest): Promise<InboxEntry[]>;
+  /** End a run: remove what it consumed, then hand on or release the lease. Throws `SIG_LEASE_LOST` to a stale owner. */
+  settle(request: SettleRequest): Promise<Settlement>;
+  /** Put chunks on the output, fenced: throws `SIG_LEASE_LOST` to a stale owner (L6). */
+  append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void>;
+  follow(request: FollowRequest): AsyncIterable<OutputChunk>;
+  /** Ask the owner, wherever it is, to stop its run. */
+  abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome>;
+  /** Threads that somebody must look at now: waiting, and as far as is known without an owner. At most `limit`. */
+  due(limit: number): Promise<ThreadRef[]>;
+  inspect(thread: ThreadRef): Promise<ThreadState>;
+  /** Threads with waiting signals, oldest first. */
+  waiting(limit: number): Promise<ThreadState[]>;
+  /** Resolves when hints flow. Answers how to stop them. */
+  listen(instanceId: string, listener: MailboxListener): Promise<() => Promise<void>>;
+  close(): Promise<void>;
+}
+
+/** A backend that brings a mailbox of its own; the runtime prefers it over what it builds from PubSub and leases. */
+export interface MailboxProvider {
+  getThreadMailbox(): ThreadMailbox;
+}
+
+export function isMailboxProvider(value: unknown): value is MailboxProvider {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    typeof (value as { getThreadMailbox?: unknown }).getThreadMailbox === 'function'
+  );
+}
