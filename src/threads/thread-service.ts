@@ -1,0 +1,48 @@
+/** What this instance does with threads, as its HTTP routes (and any other door) see it. */
+
+import type { ActiveBehavior, Branch, IdleBehavior, Signal, Turn } from '../contracts/signal.ts';
+import type { ThreadRef } from '../contracts/thread.ts';
+import type { AbortOutcome, Delivery, OutputChunk, ThreadState } from '../contracts/thread-mailbox.ts';
+
+/** A signal as its sender gives it: what is missing is filled in on arrival. */
+export type NewSignal = Partial<Signal> & Pick<Signal, 'type' | 'contents'>;
+
+export interface SendRequest {
+  readonly agentId: string;
+  /** The thread, or a run that is on; with both, the signal goes only to that run of that thread. */
+  readonly target: { readonly thread?: ThreadRef; readonly runId?: string };
+  readonly signal: NewSignal;
+  readonly turn: Turn;
+  readonly ifActive?: Partial<Branch<ActiveBehavior>>;
+  readonly ifIdle?: Partial<Branch<IdleBehavior>>;
+  readonly runOptions?: unknown;
+}
+
+export interface SendOutcome {
+  readonly action: Delivery['action'];
+  /** The run that has or will have the signal, where one is known. */
+  readonly runId?: string;
+  readonly signal: Signal;
+  readonly owner?: string;
+  readonly fencingToken?: number;
+  readonly duplicate: boolean;
+}
+
+export interface OwnedThread extends ThreadState {
+  readonly agentId?: string;
+  readonly runId?: string;
+  /** ISO 8601. */
+  readonly runStartedAt?: string;
+}
+
+export interface ThreadService {
+  /** Errors: `SIG_AGENT_UNKNOWN`, `SIG_RUN_UNKNOWN`, `SIG_INBOX_FULL`, `SIG_SIGNAL_TOO_LARGE`, `SIG_STORE_UNAVAILABLE`. */
+  send(request: SendRequest): Promise<SendOutcome>;
+  follow(thread: ThreadRef, signal: AbortSignal, after?: string): AsyncIterable<OutputChunk>;
+  abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome>;
+  inspect(thread: ThreadRef): Promise<ThreadState>;
+  /** Threads that this instance runs now. */
+  owned(): OwnedThread[];
+  /** Threads with waiting signals, whoever owns them; oldest first. */
+  waiting(limit: number): Promise<ThreadState[]>;
+}
