@@ -154,3 +154,21 @@ export function isMailboxProvider(value: unknown): value is MailboxProvider {
     typeof (value as { getThreadMailbox?: unknown }).getThreadMailbox === 'function'
   );
 }
+
+/** What a mailbox holds and accepts, per thread. Set once at start. */
+export interface MailboxLimits {
+  /** Waiting signals; one more is refused with `SIG_INBOX_FULL`. An inbox is never trimmed. */
+  readonly maxEntries: number;
+  /** Serialized size of all waiting signals together, bytes; more is refused with `SIG_INBOX_FULL`. */
+  readonly maxBytes: number;
+  /** Serialized size of one signal, bytes; a larger one is refused with `SIG_SIGNAL_TOO_LARGE`. */
+  readonly signalMaxBytes: number;
+  /** For how long a signal id is remembered. */
+  readonly dedupeWindowMs: number;
+  /** Output kept for readers that come back, in chunks (about) ... */
+  readonly outputMaxChunks: number;
+  /** ... and for how long after the last one. */
+  readonly outputRetentionMs: number;
+  /** A signal that was given to runs this often without being settled goes to the dead letters. */
+  readonly maxDeliveryAttempts: number;
+}
