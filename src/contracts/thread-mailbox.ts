@@ -58,11 +58,28 @@ export interface InboxEntry {
   readonly attempt: number;
 }
 
+/**
+ * Which of the waiting entries a run gets. Only those count as one more delivery.
+ *
+ * A run that starts (`join` absent) is led by the first waiting entry that wakes, and runs that entry's agent. Led by a turn
+ * of its own (`turn: 'next'`), it gets that entry and the `persist` entries for its agent that came before. Otherwise it
+ * gets the entries for its agent in order, up to the first that starts a turn of its own or wakes another agent.
+ *
+ * A run that is on (`join`) gets the entries after its cursor that are for its agent and not turns of their own; what is for
+ * others keeps its place for a later run.
+ */
 export interface TakeRequest {
   readonly thread: ThreadRef;
   readonly grant: Grant;
-  /** Only entries after this one; absent: from the first that is not consumed. */
-  readonly after?: string;
+  readonly join?: { readonly agentId: string; readonly cursor: string };
+}
+
+export interface Taken {
+  readonly entries: readonly InboxEntry[];
+  /** How far the inbox was read; what comes later is new. */
+  readonly cursor: string;
+  /** Somebody asked to abort this run. */
+  readonly abortRequested: boolean;
 }
 
 export interface SettleRequest {
@@ -123,8 +140,8 @@ export interface ThreadMailbox {
   deliver(request: DeliverRequest): Promise<Delivery>;
   /** Take a thread that waits without an owner; `undefined` when there is nothing to take. */
   claim(thread: ThreadRef, claim: LeaseClaim): Promise<Grant | undefined>;
-  /** The entries not yet consumed, in order, each counted once more. Throws `SIG_LEASE_LOST` to anyone but the owner. */
-  take(request: TakeRequest): Promise<InboxEntry[]>;
+  /** The entries for this run (see `TakeRequest`), each counted once more. Throws `SIG_LEASE_LOST` to anyone but the owner. */
+  take(request: TakeRequest): Promise<Taken>;
   /** End a run: remove what it consumed, then hand on or release the lease. Throws `SIG_LEASE_LOST` to a stale owner. */
   settle(request: SettleRequest): Promise<Settlement>;
   /** Put chunks on the output, fenced: throws `SIG_LEASE_LOST` to a stale owner (L6). */
