@@ -22,10 +22,17 @@ export interface ScriptCall {
   readonly args: readonly ScriptArgument[];
 }
 
-/** Reads `scripts/<name>.lua`. Call it when an object is made, not per command. */
+/**
+ * Reads `scripts/<name>.lua`. Call it when an object is made, not per command. A line `-- @include <part>` stands for
+ * the text of `scripts/include/<part>.lua`: Redis has no modules, and what several scripts must do alike is written once.
+ */
 export function loadScript(name: string): Script {
-  const text = readFileSync(join(import.meta.dirname, 'scripts', `${name}.lua`), 'utf8');
+  const text = readLua(name).replaceAll(/^-- @include ([a-z-]+)$/gm, (_line, part: string) => readLua(`include/${part}`));
   return { name, text, sha: createHash('sha1').update(text).digest('hex') };
+}
+
+function readLua(path: string): string {
+  return readFileSync(join(import.meta.dirname, 'scripts', `${path}.lua`), 'utf8');
 }
 
 export async function runScript(client: RedisClient, call: ScriptCall): Promise<unknown> {
