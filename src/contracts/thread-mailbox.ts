@@ -61,12 +61,10 @@ export interface InboxEntry {
 /**
  * Which of the waiting entries a run gets. Only those count as one more delivery.
  *
- * A run that starts (`join` absent) is led by the first waiting entry that wakes, and runs that entry's agent. Led by a turn
- * of its own (`turn: 'next'`), it gets that entry and the `persist` entries for its agent that came before. Otherwise it
- * gets the entries for its agent in order, up to the first that starts a turn of its own or wakes another agent.
- *
- * A run that is on (`join`) gets the entries after its cursor that are for its agent and not turns of their own; what is for
- * others keeps its place for a later run.
+ * A run that starts (`join` absent) is led by the first waiting entry that wakes, and runs that entry's agent. It gets the
+ * leader and, in order, every entry for that agent that is not a turn of its own (`turn: 'current'`). A run that is on
+ * (`join`) gets those after its cursor. So signals for one agent keep their order, queued turns keep theirs, and a message
+ * never waits behind turns that were queued while a run is on.
  */
 export interface TakeRequest {
   readonly thread: ThreadRef;
