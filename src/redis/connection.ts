@@ -46,7 +46,7 @@ const roleOptions: Record<ConnectionRole, (commandTimeoutMs: number) => RedisOpt
   }),
   publisher: commandTimeoutMs => ({ maxRetriesPerRequest: 3, commandTimeout: commandTimeoutMs }),
   reader: () => ({ maxRetriesPerRequest: null }),
-  subscriber: () => ({ maxRetriesPerRequest: null, autoResubscribe: true }),
+  subscriber: () => ({ maxRetriesPerRequest: null, autoResubscribe: false }),
 };
 
 export class RedisConnector {

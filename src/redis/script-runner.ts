@@ -27,12 +27,13 @@ export interface ScriptCall {
  * the text of `scripts/include/<part>.lua`: Redis has no modules, and what several scripts must do alike is written once.
  */
 export function loadScript(name: string): Script {
-  const text = readLua(name).replaceAll(/^-- @include ([a-z-]+)$/gm, (_line, part: string) => readLua(`include/${part}`));
+  const text = readLua(name);
   return { name, text, sha: createHash('sha1').update(text).digest('hex') };
 }
 
 function readLua(path: string): string {
-  return readFileSync(join(import.meta.dirname, 'scripts', `${path}.lua`), 'utf8');
+  const text = readFileSync(join(import.meta.dirname, 'scripts', `${path}.lua`), 'utf8');
+  return text.replaceAll(/^-- @include ([a-z-]+)$/gm, (_line, part: string) => readLua(`include/${part}`));
 }
 
 export async function runScript(client: RedisClient, call: ScriptCall): Promise<unknown> {

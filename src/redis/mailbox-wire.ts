@@ -1,0 +1,77 @@
+/** How the mailbox's scripts speak: what goes in as text, and replies as something that can be read safely. */
+
+import type { Envelope } from '../contracts/signal.ts';
+import type { DeliverRequest, InboxEntry } from '../contracts/thread-mailbox.ts';
+import { SignalsError } from '../core/errors.ts';
+
+/** Entries read at a time when signals are taken: bounds the time of one script. */
+export const takePageSize = 256;
+/** Dead letters kept per thread (about). */
+export const deadLettersKept = 1000;
+
+type StoredEnvelope = Envelope & {
+  activeAttributes?: Readonly<Record<string, unknown>>;
+  idleAttributes?: Readonly<Record<string, unknown>>;
+};
+
+/** Which branch is taken is known in the script only, so the attributes of both travel along. */
+export function encodeEnvelope({ envelope, ifActive, ifIdle }: DeliverRequest): string {
+  const stored: StoredEnvelope = {
+    ...envelope,
+    ...(ifActive.attributes ? { activeAttributes: ifActive.attributes } : {}),
+    ...(ifIdle.attributes ? { idleAttributes: ifIdle.attributes } : {}),
+  };
+  return JSON.stringify(stored);
+}
+
+export function decodeEntry(entry: Reply): InboxEntry {
+  const { activeAttributes, idleAttributes, ...envelope } = JSON.parse(entry.text(1)) as StoredEnvelope;
+  const branch = entry.text(2) === 'active' ? activeAttributes : idleAttributes;
+  const { signal } = envelope;
+  return {
+    id: entry.text(0),
+    envelope: branch ? { ...envelope, signal: { ...signal, attributes: { ...signal.attributes, ...branch } } } : envelope,
+    waking: entry.text(3) === '1',
+    attempt: entry.number(4),
+  };
+}
+
+/** A script's answer: a code, then values whose types are checked when they are read. */
+export interface Reply {
+  readonly code: string;
+  text(at: number): string;
+  number(at: number): number;
+  list(at: number): Reply[];
+}
+
+/** Scripts answer `{code, value, ...}`. */
+export function replyOf(raw: unknown): Reply {
+  if (!Array.isArray(raw) || typeof raw[0] !== 'string') throw unreadable(raw);
+  const values: unknown[] = raw.slice(1);
+  return { ...rowOf(values), code: raw[0] };
+}
+
+function rowOf(values: readonly unknown[]): Reply {
+  return {
+    code: '',
+    text: at => scalar(values[at]),
+    number: at => Number(scalar(values[at])),
+    list: at => {
+      const list = values[at];
+      if (!Array.isArray(list)) throw unreadable(list);
+      return list.map(row => {
+        if (!Array.isArray(row)) throw unreadable(row);
+        return rowOf(row);
+      });
+    },
+  };
+}
+
+function scalar(value: unknown): string {
+  if (typeof value === 'string' || typeof value === 'number') return String(value);
+  throw unreadable(value);
+}
+
+function unreadable(value: unknown): SignalsError {
+  return new SignalsError('SIG_INTERNAL', `a script answered with ${typeof value}, which its caller can't read`);
+}

@@ -1,0 +1,319 @@
+/**
+ * The thread mailbox on Redis. Each step is one script and one round trip; every script may be repeated after a lost
+ * reply, so a failure of unknown outcome is tried again within a limit before the caller hears of it.
+ *
+ * This file maps calls to scripts and replies to answers. The steps themselves are in `scripts/`, the hints in
+ * `sharded-channels.ts`, reading of output in `output-reader.ts`.
+ */
+
+import type { Chunk } from '../contracts/agent.ts';
+import { parseThreadName, partitionCount, partitionOf, threadLeaseKey, threadName } from '../contracts/thread.ts';
+import type { ThreadRef } from '../contracts/thread.ts';
+import type {
+  AbortOutcome,
+  DeliverRequest,
+  Delivery,
+  FollowRequest,
+  Grant,
+  InboxEntry,
+  LeaseClaim,
+  MailboxLimits,
+  MailboxListener,
+  OutputChunk,
+  Settlement,
+  SettleRequest,
+  Taken,
+  TakeRequest,
+  ThreadMailbox,
+  ThreadState,
+} from '../contracts/thread-mailbox.ts';
+import { instant, systemClock } from '../core/clock.ts';
+import type { Clock, Instant } from '../core/clock.ts';
+import { SignalsError } from '../core/errors.ts';
+import { silentLogger } from '../core/logger.ts';
+import type { Logger } from '../core/logger.ts';
+import { storeError } from './connection.ts';
+import type { RedisClient } from './connection.ts';
+import type { RedisKeys } from './keys.ts';
+import { decodeEntry, deadLettersKept, encodeEnvelope, replyOf, takePageSize } from './mailbox-wire.ts';
+import type { Reply } from './mailbox-wire.ts';
+import { readOutput } from './output-reader.ts';
+import { repeatable } from './repeatable.ts';
+import { loadScript, runScript } from './script-runner.ts';
+import type { Script, ScriptArgument } from './script-runner.ts';
+import { ShardedChannels } from './sharded-channels.ts';
+
+export interface RedisMailboxOptions {
+  /** Of role `commands`; the caller opens and closes it. */
+  commands: RedisClient;
+  /** Of role `subscriber`; likewise. */
+  subscriber: RedisClient;
+  keys: RedisKeys;
+  limits: MailboxLimits;
+  clock?: Clock;
+  logger?: Logger;
+}
+
+const partitions = Array.from({ length: partitionCount }, (_, partition) => partition);
+
+export class RedisMailbox implements ThreadMailbox {
+  readonly #client: RedisClient;
+  readonly #keys: RedisKeys;
+  readonly #limits: MailboxLimits;
+  readonly #clock: Clock;
+  readonly #channels: ShardedChannels;
+  readonly #scripts = {
+    deliver: loadScript('deliver-signal'),
+    claim: loadScript('claim-thread'),
+    take: loadScript('take-signals'),
+    settle: loadScript('settle-run'),
+    append: loadScript('append-output'),
+    abort: loadScript('abort-run'),
+  };
+  /** Output batches that each grant has put out. */
+  readonly #batches = new WeakMap<Grant, number>();
+
+  constructor(options: RedisMailboxOptions) {
+    this.#client = options.commands;
+    this.#keys = options.keys;
+    this.#limits = options.limits;
+    this.#clock = options.clock ?? systemClock;
+    this.#channels = new ShardedChannels(options.subscriber, options.logger ?? silentLogger);
+  }
+
+  /** Checks that this data was written with our number of partitions, or writes it. Throws `SIG_STORE_INCOMPATIBLE`. */
+  async prepare(): Promise<void> {
+    const written = await this.#command('reading the number of partitions', async () => {
+      await this.#client.setnx(this.#keys.partitions(), partitionCount);
+      return await this.#client.get(this.#keys.partitions());
+    });
+    if (Number(written) === partitionCount) return;
+    throw new SignalsError(
+      'SIG_STORE_INCOMPATIBLE',
+      `${this.#keys.partitions()} holds ${written}: this version spreads threads over ${partitionCount} partitions`,
+    );
+  }
+
+  async deliver(request: DeliverRequest): Promise<Delivery> {
+    const { thread, envelope, claim } = request;
+    const keys = this.#keys.thread(thread);
+    const text = encodeEnvelope(request);
+    if (Buffer.byteLength(text) > this.#limits.signalMaxBytes) {
+      throw new SignalsError(
+        'SIG_SIGNAL_TOO_LARGE',
+        `a signal may have ${this.#limits.signalMaxBytes} bytes as JSON, this one has ${Buffer.byteLength(text)}`,
+      );
+    }
+    const askedAt = instant(this.#clock);
+    const reply = await this.#run(
+      this.#scripts.deliver,
+      [
+        keys.lease, keys.token, keys.fence, keys.inbox, keys.state, keys.index,
+        this.#keys.seen(thread, envelope.signal.id), keys.out,
+      ],
+      [
+        threadName(thread), text, envelope.agentId, envelope.turn, request.ifActive.behavior, request.ifIdle.behavior,
+        claim?.owner ?? '', claim?.ttlMs ?? 0, this.#limits.dedupeWindowMs, this.#limits.maxEntries,
+        this.#limits.maxBytes, request.expectedRunId ?? '', this.#instanceChannels(thread), this.#orphanChannel(thread),
+      ],
+    );
+    return this.#delivery(reply, thread, claim, askedAt, request.expectedRunId);
+  }
+
+  #delivery(
+    reply: Reply, thread: ThreadRef, claim: LeaseClaim | undefined, askedAt: Instant, expectedRunId?: string,
+  ): Delivery {
+    if (reply.code === 'other_run') {
+      throw new SignalsError('SIG_RUN_UNKNOWN', `run ${expectedRunId} is not the one that is on`);
+    }
+    if (reply.code === 'full') {
+      throw new SignalsError('SIG_INBOX_FULL', `${reply.number(0)} signals (${reply.number(1)} bytes) are waiting already`, {
+        details: { maxEntries: this.#limits.maxEntries, maxBytes: this.#limits.maxBytes },
+      });
+    }
+    const owner = reply.text(1);
+    const token = reply.text(2);
+    return {
+      action: reply.text(0) as Delivery['action'],
+      duplicate: reply.code === 'duplicate',
+      ...(owner ? { owner } : {}),
+      ...(token && claim ? { grant: grantOf(thread, claim, token, askedAt) } : {}),
+    };
+  }
+
+  async claim(thread: ThreadRef, claim: LeaseClaim): Promise<Grant | undefined> {
+    const keys = this.#keys.thread(thread);
+    const askedAt = instant(this.#clock);
+    const reply = await this.#run(
+      this.#scripts.claim,
+      [keys.lease, keys.token, keys.fence, keys.state, keys.index, keys.out],
+      [threadName(thread), claim.owner, claim.ttlMs, this.#instanceChannels(thread)],
+    );
+    return reply.code === 'granted' ? grantOf(thread, claim, reply.text(0), askedAt) : undefined;
+  }
+
+  async take({ thread, grant, join }: TakeRequest): Promise<Taken> {
+    const keys = this.#keys.thread(thread);
+    const reply = await this.#run(
+      this.#scripts.take,
+      [keys.lease, keys.token, keys.inbox, keys.state, keys.index, keys.dead],
+      [
+        threadName(thread), grant.owner, tokenText(grant), this.#limits.maxDeliveryAttempts, deadLettersKept,
+        takePageSize, join?.agentId ?? '', join?.cursor ?? '',
+      ],
+    );
+    if (reply.code === 'lost') throw lost(grant);
+    return {
+      cursor: reply.text(0),
+      abortRequested: reply.number(1) === 1,
+      entries: reply.list(2).map((entry): InboxEntry => decodeEntry(entry)),
+    };
+  }
+
+  async settle({ thread, grant, consumed, next }: SettleRequest): Promise<Settlement> {
+    const keys = this.#keys.thread(thread);
+    const askedAt = instant(this.#clock);
+    const reply = await this.#run(
+      this.#scripts.settle,
+      [keys.lease, keys.token, keys.fence, keys.inbox, keys.state, keys.index, keys.out],
+      [
+        threadName(thread), grant.owner, tokenText(grant), next?.owner ?? '', next?.ttlMs ?? 0,
+        this.#orphanChannel(thread), ...consumed,
+      ],
+    );
+    if (reply.code === 'lost') throw lost(grant);
+    if (reply.code === 'released' || !next) return { waiting: reply.number(0) };
+    return { waiting: reply.number(1), grant: grantOf(thread, next, reply.text(0), askedAt) };
+  }
+
+  async append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void> {
+    const keys = this.#keys.thread(thread);
+    const batch = (this.#batches.get(grant) ?? 0) + 1;
+    this.#batches.set(grant, batch);
+    const reply = await this.#run(
+      this.#scripts.append,
+      [keys.lease, keys.token, keys.out, keys.state],
+      [
+        grant.owner, tokenText(grant), this.#limits.outputMaxChunks, this.#limits.outputRetentionMs,
+        this.#keys.outputChannel(thread), batch, ...chunks.map(chunk => JSON.stringify(chunk)),
+      ],
+    );
+    if (reply.code === 'lost') throw lost(grant);
+  }
+
+  async abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome> {
+    const keys = this.#keys.thread(thread);
+    const reply = await this.#run(
+      this.#scripts.abort,
+      [keys.lease, keys.state],
+      [threadName(thread), expectedRunId ?? '', this.#instanceChannels(thread)],
+    );
+    return reply.code === 'asked' ? { aborted: true, runId: reply.text(0) } : { aborted: false };
+  }
+
+  follow(request: FollowRequest): AsyncIterable<OutputChunk> {
+    return readOutput(
+      { client: this.#client, channels: this.#channels, keys: this.#keys, clock: this.#clock },
+      request,
+    );
+  }
+
+  /** The index holds the time at which somebody must look, by the server's clock: so is "now". */
+  async due(limit: number): Promise<ThreadRef[]> {
+    const [time, indexes] = await this.#command('reading the indexes', () =>
+      Promise.all([this.#client.time(), this.#readIndexes(limit)]),
+    );
+    const nowMs = Number(time[0]) * 1000 + Number(time[1]) / 1000;
+    return indexes.filter(({ lookAtMs }) => lookAtMs <= nowMs).slice(0, limit).map(({ name }) => parseThreadName(name));
+  }
+
+  async waiting(limit: number): Promise<ThreadState[]> {
+    const indexes = await this.#command('reading the indexes', () => this.#readIndexes(limit));
+    return await Promise.all(indexes.slice(0, limit).map(({ name }) => this.inspect(parseThreadName(name))));
+  }
+
+  async inspect(thread: ThreadRef): Promise<ThreadState> {
+    const keys = this.#keys.thread(thread);
+    const [owner, token, remainingMs, waiting] = await this.#command('inspecting a thread', () =>
+      Promise.all([
+        this.#client.get(keys.lease), this.#client.get(keys.token), this.#client.pttl(keys.lease),
+        this.#client.xlen(keys.inbox),
+      ]),
+    );
+    return {
+      thread,
+      waiting,
+      ...(owner === null ? {} : { owner, leaseRemainingMs: remainingMs }),
+      ...(owner === null || token === null ? {} : { fencingToken: Number(token) }),
+    };
+  }
+
+  async listen(instanceId: string, listener: MailboxListener): Promise<() => Promise<void>> {
+    const own = partitions.map(partition => this.#keys.instanceChannel(partition, instanceId));
+    const orphans = partitions.map(partition => this.#keys.orphanChannel(partition));
+    const onOwn = { onMessage: (text: string) => dispatchHint(text, listener), onResync: () => listener.onResync() };
+    const onOrphan = { onMessage: (name: string) => listener.onOrphan(parseThreadName(name)), onResync: () => {} };
+    await this.#command('subscribing to hints', () =>
+      Promise.all([this.#channels.add(own, onOwn), this.#channels.add(orphans, onOrphan)]),
+    );
+    return async () => {
+      await Promise.all([this.#channels.remove(own, onOwn), this.#channels.remove(orphans, onOrphan)]);
+    };
+  }
+
+  /** Nothing of its own is open: the connections are the caller's. */
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async #readIndexes(limit: number): Promise<{ name: string; lookAtMs: number }[]> {
+    const rows = await Promise.all(
+      partitions.map(partition => this.#client.zrange(this.#keys.index(partition), 0, limit - 1, 'WITHSCORES')),
+    );
+    return rows
+      .flatMap(row => row.flatMap((name, at) => (at % 2 === 0 ? [{ name, lookAtMs: Number(row[at + 1]) }] : [])))
+      .sort((a, b) => a.lookAtMs - b.lookAtMs);
+  }
+
+  #instanceChannels(thread: ThreadRef): string {
+    return this.#keys.instanceChannelPrefix(partitionOf(thread));
+  }
+
+  #orphanChannel(thread: ThreadRef): string {
+    return this.#keys.orphanChannel(partitionOf(thread));
+  }
+
+  async #run(script: Script, keys: readonly string[], args: readonly ScriptArgument[]): Promise<Reply> {
+    return replyOf(await this.#command(script.name, () => runScript(this.#client, { script, keys, args })));
+  }
+
+  async #command<T>(what: string, command: () => Promise<T>): Promise<T> {
+    try {
+      return await repeatable(this.#clock, command);
+    } catch (error) {
+      throw storeError(what, error);
+    }
+  }
+}
+
+function grantOf(thread: ThreadRef, claim: LeaseClaim, token: string, askedAt: Instant): Grant {
+  return { key: threadLeaseKey(thread), owner: claim.owner, ttlMs: claim.ttlMs, askedAt, fencingToken: Number(token) };
+}
+
+function tokenText(grant: Grant): string {
+  return grant.fencingToken === undefined ? '' : String(grant.fencingToken);
+}
+
+function lost(grant: Grant): SignalsError {
+  return new SignalsError('SIG_LEASE_LOST', `${grant.owner} no longer owns ${grant.key}`, {
+    details: { key: grant.key, owner: grant.owner, fencingToken: grant.fencingToken },
+  });
+}
+
+/** `arrival <thread>` or `abort <run> <thread>`. */
+function dispatchHint(text: string, listener: MailboxListener): void {
+  const [kind, first = '', second = ''] = text.split(' ');
+  if (kind === 'arrival') listener.onArrival(parseThreadName(first));
+  if (kind === 'abort') listener.onAbort(parseThreadName(second), first);
+}
+

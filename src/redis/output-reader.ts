@@ -1,0 +1,95 @@
+/**
+ * Follows a thread's output: reads what is there, then waits for a hint. What a reader has seen is a position in the stream, so
+ * it can go on at another instance, and a lost hint costs a delay only.
+ */
+
+import type { FollowRequest, OutputChunk } from '../contracts/thread-mailbox.ts';
+import type { Chunk } from '../contracts/agent.ts';
+import type { Clock } from '../core/clock.ts';
+import { sleep } from '../core/waits.ts';
+import { storeError } from './connection.ts';
+import type { RedisClient } from './connection.ts';
+import type { RedisKeys, ThreadKeys } from './keys.ts';
+import { repeatable } from './repeatable.ts';
+import type { ShardedChannels } from './sharded-channels.ts';
+
+/** Chunks per read. */
+const pageSize = 200;
+/** Without a hint for this long a reader looks anyway. */
+const lookAnywayMs = 15_000;
+
+interface OutputSource {
+  client: RedisClient;
+  channels: ShardedChannels;
+  keys: RedisKeys;
+  clock: Clock;
+}
+
+export async function* readOutput(source: OutputSource, request: FollowRequest): AsyncGenerator<OutputChunk> {
+  const keys = source.keys.thread(request.thread);
+  const channel = source.keys.outputChannel(request.thread);
+  const hints = new HintCounter();
+  await source.channels.add([channel], hints);
+  try {
+    let cursor = request.after ?? (await startOf(source, keys));
+    while (!request.signal.aborted) {
+      const seen = hints.heard;
+      const page = await readPage(source, keys, cursor);
+      for (const chunk of page) {
+        if (request.signal.aborted) return;
+        cursor = chunk.id;
+        yield chunk;
+      }
+      if (page.length === 0) await hints.beyond(seen, source.clock, request.signal);
+    }
+  } finally {
+    await source.channels.remove([channel], hints);
+  }
+}
+
+async function readPage({ client, clock }: OutputSource, keys: ThreadKeys, cursor: string): Promise<OutputChunk[]> {
+  try {
+    const rows = await repeatable(clock, () => client.xrange(keys.out, `(${cursor}`, '+', 'COUNT', pageSize));
+    return rows.map(([id, fields]) => ({ id, chunk: JSON.parse(fields[1] ?? 'null') as Chunk }));
+  } catch (error) {
+    throw storeError('reading output', error);
+  }
+}
+
+/** The start of the run that is on, else the end of what there is. */
+async function startOf({ client, clock }: OutputSource, keys: ThreadKeys): Promise<string> {
+  try {
+    const [owner, from, last] = await repeatable(clock, () =>
+      Promise.all([
+        client.get(keys.lease),
+        client.hget(keys.state, 'from'),
+        client.xrevrange(keys.out, '+', '-', 'COUNT', 1),
+      ]),
+    );
+    return (owner === null ? undefined : from) ?? last[0]?.[0] ?? '0-0';
+  } catch (error) {
+    throw storeError('finding the start of the output', error);
+  }
+}
+
+/** Counts hints, so that one which comes during a read is not missed. */
+class HintCounter {
+  heard = 0;
+  #wake = new AbortController();
+
+  onMessage(): void {
+    this.heard++;
+    this.#wake.abort();
+  }
+
+  onResync(): void {
+    this.onMessage();
+  }
+
+  /** Resolves when more than `seen` were heard, at the latest after `lookAnywayMs`, or when `signal` aborts. */
+  async beyond(seen: number, clock: Clock, signal: AbortSignal): Promise<void> {
+    if (this.heard > seen) return;
+    this.#wake = new AbortController();
+    await sleep(clock, lookAnywayMs, AbortSignal.any([this.#wake.signal, signal]));
+  }
+}

@@ -1,0 +1,34 @@
+-- Takes a thread that waits without an owner. Where there is an owner after all, it is reminded.
+--
+-- KEYS  1 lease  2 token  3 fence  4 state  5 index  6 out
+-- ARGV  1 thread name  2 claiming owner  3 lease TTL ms  4 instance channel prefix
+--
+-- Replies
+--   {'granted', token}
+--   {'held', owner}
+--   {'empty'}            nothing that wakes is waiting
+
+-- @include thread-lease
+
+local name, claim, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local owner = redis.call('GET', KEYS[1])
+if owner == claim then
+  -- A retry after a lost reply. The TTL is not touched: the caller counts from its first request.
+  return {'granted', redis.call('GET', KEYS[2]) or ''}
+end
+if owner then
+  redis.call('ZREM', KEYS[5], name)
+  if waking(KEYS[4]) > 0 then
+    look_at(KEYS[5], name, KEYS[1])
+    ring(ARGV[4], owner, 'arrival ' .. name)
+  end
+  return {'held', owner}
+end
+if waking(KEYS[4]) == 0 then
+  redis.call('ZREM', KEYS[5], name)
+  return {'empty'}
+end
+local token = grant_lease(KEYS[1], KEYS[2], KEYS[3], claim, ttl)
+begin_run(KEYS[4], KEYS[6])
+redis.call('ZADD', KEYS[5], now_ms() + ttl, name)
+return {'granted', token}

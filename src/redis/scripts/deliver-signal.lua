@@ -1,0 +1,66 @@
+-- Accepts a signal for a thread: appends it to the inbox, tells the owner, or makes the caller the owner. One step, so
+-- that no signal can fall between an owner that is leaving and one that is not there yet (S1, S2, S3).
+--
+-- KEYS  1 lease  2 token  3 fence  4 inbox  5 state  6 index  7 seen  8 out
+-- ARGV  1 thread name          2 envelope (JSON)    3 agent id        4 turn: current | next
+--       5 behavior if active   6 behavior if idle   7 claiming owner, '' = may not take the thread
+--       8 lease TTL ms         9 dedupe window ms  10 most entries   11 most bytes
+--      12 only into this run, '' = any             13 instance channel prefix    14 orphan channel
+--
+-- Replies
+--   {'accepted', action, owner or '', token or '', waiting before}   token: the lease is the caller's
+--   {'duplicate', action of then, owner or '', token or ''}
+--   {'other_run', owner or ''}
+--   {'full', entries, bytes}
+--
+-- The state hash of a thread: `wake` waiting entries that wake, `bytes` size of all that wait, `try:<entry>` deliveries of
+-- an entry, `from` the output's end when the current run began, `batch` the last of its output batches, `abort` the owner
+-- whose run is asked to stop.
+
+-- @include thread-lease
+
+local name, envelope = ARGV[1], ARGV[2]
+local claim, ttl = ARGV[7], tonumber(ARGV[8])
+local owner = redis.call('GET', KEYS[1])
+
+local known = redis.call('GET', KEYS[7])
+if known then
+  -- A retry after a lost reply: if that first try made the caller the owner, it hears so again.
+  local token = claim ~= '' and owner == claim and redis.call('GET', KEYS[2])
+  return {'duplicate', known, owner or '', token or ''}
+end
+
+if ARGV[12] ~= '' and (not owner or run_of(owner) ~= ARGV[12]) then return {'other_run', owner or ''} end
+
+local behavior = owner and ARGV[5] or ARGV[6]
+if behavior == 'discard' then
+  redis.call('SET', KEYS[7], behavior, 'PX', ARGV[9])
+  return {'accepted', behavior, owner or '', '', 0}
+end
+
+local entries = redis.call('XLEN', KEYS[4])
+local bytes = tonumber(redis.call('HGET', KEYS[5], 'bytes') or 0)
+if entries >= tonumber(ARGV[10]) or bytes + #envelope > tonumber(ARGV[11]) then return {'full', entries, bytes} end
+
+local wakes = behavior ~= 'persist'
+redis.call('XADD', KEYS[4], '*', 'signal', envelope, 'agent', ARGV[3], 'turn', ARGV[4],
+  'branch', owner and 'active' or 'idle', 'wakes', wakes and '1' or '0')
+redis.call('HINCRBY', KEYS[5], 'bytes', #envelope)
+redis.call('SET', KEYS[7], behavior, 'PX', ARGV[9])
+if not wakes then return {'accepted', behavior, owner or '', '', entries} end
+
+redis.call('HINCRBY', KEYS[5], 'wake', 1)
+if owner then
+  look_at(KEYS[6], name, KEYS[1])
+  ring(ARGV[13], owner, 'arrival ' .. name)
+  return {'accepted', behavior, owner, '', entries}
+end
+if claim == '' then
+  redis.call('ZADD', KEYS[6], now_ms(), name)
+  redis.call('SPUBLISH', ARGV[14], name)
+  return {'accepted', behavior, '', '', entries}
+end
+local token = grant_lease(KEYS[1], KEYS[2], KEYS[3], claim, ttl)
+begin_run(KEYS[5], KEYS[8])
+redis.call('ZADD', KEYS[6], now_ms() + ttl, name)
+return {'accepted', behavior, claim, token, entries}

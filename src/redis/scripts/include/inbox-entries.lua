@@ -1,0 +1,19 @@
+-- entries of an inbox stream as tables { id, signal, agent, turn, branch, wakes }
+
+local function read_entries(inbox, from, to, count)
+  local entries = redis.call('XRANGE', inbox, from, to, 'COUNT', count)
+  for at, item in ipairs(entries) do
+    local entry = {id = item[1]}
+    for i = 1, #item[2], 2 do entry[item[2][i]] = item[2][i + 1] end
+    entries[at] = entry
+  end
+  return entries
+end
+
+-- Takes an entry out of the inbox and out of every count that it is part of.
+local function remove_entry(inbox, state, entry)
+  redis.call('XDEL', inbox, entry.id)
+  redis.call('HINCRBY', state, 'bytes', -#entry.signal)
+  if entry.wakes == '1' then redis.call('HINCRBY', state, 'wake', -1) end
+  redis.call('HDEL', state, 'try:' .. entry.id)
+end

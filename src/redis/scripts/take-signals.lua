@@ -1,0 +1,62 @@
+-- Gives the owner's run the entries that are for it, each counted once more; what was given too often goes to the dead
+-- letters. Choice and count are one step: an entry that was only looked at was not delivered.
+--
+-- KEYS  1 lease  2 token  3 inbox  4 state  5 index  6 dead
+-- ARGV  1 thread name  2 owner  3 token  4 most deliveries of an entry  5 most dead letters kept  6 page size
+--       7 agent of a run that is on, '' = the run starts  8 cursor of a run that is on
+--
+-- Replies
+--   {'lost'}
+--   {'taken', cursor, 1 if an abort was asked for else 0, {{id, envelope, branch, wakes, attempt}, ...}}
+
+-- @include thread-lease
+-- @include inbox-entries
+
+if not holds_lease(KEYS[1], KEYS[2], ARGV[2], ARGV[3]) then return {'lost'} end
+
+local agent, cursor = ARGV[7], ARGV[8]
+local starting = agent == ''
+if starting then cursor = '0-0' end
+local taken = {}
+
+-- Gives one entry, or removes it when it had its deliveries. Answers whether it was removed.
+local function give(entry)
+  local attempt = redis.call('HINCRBY', KEYS[4], 'try:' .. entry.id, 1)
+  if attempt <= tonumber(ARGV[4]) then
+    taken[#taken + 1] = {entry.id, entry.signal, entry.branch, entry.wakes, attempt}
+    return false
+  end
+  redis.call('XADD', KEYS[6], 'MAXLEN', '~', ARGV[5], '*', 'signal', entry.signal, 'entry', entry.id, 'attempts', attempt - 1)
+  remove_entry(KEYS[3], KEYS[4], entry)
+  return true
+end
+
+local function take_from(page)
+  local leader
+  if starting then
+    for at = 1, #page do
+      if page[at].wakes == '1' then leader = page[at] break end
+    end
+    if not leader then return false end
+    agent = leader.agent
+  end
+  local removed = false
+  for _, entry in ipairs(page) do
+    if entry.agent == agent and (entry.turn == 'current' or entry == leader) then
+      removed = give(entry) or removed
+    end
+  end
+  return removed
+end
+
+repeat
+  local page = read_entries(KEYS[3], '(' .. cursor, '+', ARGV[6])
+  if #page == 0 then break end
+  -- Where entries were removed and none was left to give, the same page is read again under another leader.
+  local removed = take_from(page)
+  if #taken > 0 or not removed then cursor = page[#page].id end
+until #taken > 0
+
+if waking(KEYS[4]) == 0 then redis.call('ZREM', KEYS[5], ARGV[1]) end
+local abort = redis.call('HGET', KEYS[4], 'abort') == ARGV[2]
+return {'taken', cursor, abort and 1 or 0, taken}
