@@ -3,6 +3,8 @@
  * it works across packages and copies of packages.
  */
 
+import { invalidOption } from '../core/errors.ts';
+
 export interface LeaseAcquisition {
   acquired: boolean;
   /** Who holds the key; absent when that could not be read. */
@@ -35,9 +37,12 @@ export interface HeldKey {
   owner: string;
 }
 
-/** A provider that renews many leases in few round trips. Answers in the order of `leases`; `false` means lost. */
+/**
+ * A provider that renews many leases in few round trips. Answers in the order of `leases`: `false` means lost, an error
+ * that this one could not be asked for, which says nothing of the others (a Cluster may have lost one node of many).
+ */
 export interface BatchLeaseProvider extends LeaseProvider {
-  renewLeases(leases: readonly HeldKey[], ttlMs: number): Promise<boolean[]>;
+  renewLeases(leases: readonly HeldKey[], ttlMs: number): Promise<(boolean | Error)[]>;
 }
 
 const leaseMethods = ['acquireLease', 'getLeaseOwner', 'releaseLease', 'renewLease', 'transferLease'] as const;
@@ -67,6 +72,12 @@ export function leaseProviderOf(backend: unknown): LeaseProvider {
     if (isLeaseProvider(provider)) return provider;
   }
   return NoopLeaseProvider;
+}
+
+/** `ttlMs` as it is, or `SIG_OPTION_INVALID`: what is no time in whole milliseconds would be no lease. */
+export function checkedTtlMs(ttlMs: number): number {
+  if (Number.isSafeInteger(ttlMs) && ttlMs >= 1) return ttlMs;
+  throw invalidOption('ttlMs', ttlMs, 'a whole number of milliseconds, at least 1');
 }
 
 function hasMethods(value: unknown, names: readonly string[]): boolean {

@@ -7,8 +7,9 @@ import type { Clock } from '../core/clock.ts';
 
 /**
  * A grant, or `undefined` when another holds the key. The time is taken before the request is sent (L1). An error is
- * passed on and never means "acquired" (L4). An answer that came after the lease's own end is worth nothing: the key is
- * given back and the lease counts as not acquired.
+ * passed on and never means "acquired" (L4). An answer that came after the lease's own deadline (`driftMs` before its
+ * end) is worth nothing: the key is given back and the lease counts as not acquired. Give each try a name of its own as
+ * `owner`, so that a late give-back of one cannot hit the next.
  */
 export async function acquire(
   provider: LeaseProvider,
@@ -16,12 +17,14 @@ export async function acquire(
   owner: string,
   ttlMs: number,
   clock: Clock,
+  driftMs = 0,
 ): Promise<Grant | undefined> {
   const askedAt = instant(clock);
   const { acquired, fencingToken } = await provider.acquireLease(key, owner, ttlMs);
   if (!acquired) return undefined;
-  if (elapsedMs(clock, askedAt) >= ttlMs) {
-    await provider.releaseLease(key, owner);
+  if (elapsedMs(clock, askedAt) >= ttlMs - driftMs) {
+    // Should this fail as well, the lease ends by itself.
+    await provider.releaseLease(key, owner).catch(() => {});
     return undefined;
   }
   return { key, owner, ttlMs, askedAt, ...(fencingToken === undefined ? {} : { fencingToken }) };

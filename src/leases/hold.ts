@@ -1,0 +1,117 @@
+/** One held lease: its deadline, and how it ends. */
+
+import type { Grant } from '../contracts/thread-mailbox.ts';
+import { elapsedMs } from '../core/clock.ts';
+import type { Clock } from '../core/clock.ts';
+import { SignalsError } from '../core/errors.ts';
+import type { HoldEnd } from '../core/outcomes.ts';
+
+export interface HeldLease {
+  readonly grant: Grant;
+  /** Aborts with `SIG_LEASE_LOST` (the store says no) or `SIG_LEASE_EXPIRED` (the deadline came) as its reason. */
+  readonly signal: AbortSignal;
+  /** Milliseconds until this side must have stopped; negative when past. */
+  remainingMs(): number;
+  /** Throws `SIG_LEASE_LOST` or `SIG_LEASE_EXPIRED`. Synchronous; call it before every effect (L1). */
+  assertHeld(): void;
+  /** Stop renewing: the lease was or is about to be given up or moved on. Idempotent; tells the observer why. */
+  drop(end: HoldEnd): void;
+}
+
+/** What the store promised last. */
+type LeasePromise = Pick<Grant, 'askedAt' | 'ttlMs'> & { driftMs: number };
+
+export class Hold implements HeldLease {
+  readonly grant: Grant;
+  /** When the keeper asks (again), on the monotonic clock. */
+  renewAtMs = Infinity;
+  /** Renewals since the last one that was confirmed. */
+  attempts = 0;
+  readonly #clock: Clock;
+  readonly #onEnd: (hold: Hold, end: HoldEnd, heldMs: number) => void;
+  readonly #abort = new AbortController();
+  #promise: LeasePromise;
+  #ended: SignalsError | undefined;
+
+  constructor(grant: Grant, driftMs: number, clock: Clock, onEnd: (hold: Hold, end: HoldEnd, heldMs: number) => void) {
+    this.grant = grant;
+    this.#clock = clock;
+    this.#onEnd = onEnd;
+    this.#promise = { askedAt: grant.askedAt, ttlMs: grant.ttlMs, driftMs };
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  get ttlMs(): number {
+    return this.#promise.ttlMs;
+  }
+
+  remainingMs(): number {
+    return remainingOf(this.#promise, this.#clock);
+  }
+
+  /** Milliseconds for which the store keeps the lease at least, by this side's clocks. */
+  promisedMs(): number {
+    return this.#promise.ttlMs - elapsedMs(this.#clock, this.#promise.askedAt);
+  }
+
+  assertHeld(): void {
+    this.expireIfDue();
+    if (this.#ended) throw this.#ended;
+  }
+
+  drop(end: HoldEnd): void {
+    this.#end(end, new SignalsError('SIG_LEASE_LOST', `the lease was given up (${end})`, this.#facts()));
+  }
+
+  /** The store said no (L3). */
+  lose(): void {
+    this.#stop('lost', new SignalsError('SIG_LEASE_LOST', 'the store says that the lease is not ours', this.#facts()));
+  }
+
+  /** Ends it from this side, and its user with it. */
+  end(end: HoldEnd, why: string): void {
+    this.#stop(end, new SignalsError('SIG_LEASE_EXPIRED', why, this.#facts()));
+  }
+
+  expireIfDue(): boolean {
+    if (this.remainingMs() > 0) return false;
+    this.end('expired', 'the lease could not be renewed before its deadline');
+    return true;
+  }
+
+  /**
+   * Answers whether the lease goes on. A confirmation that comes past the deadline revives nothing: the user was told
+   * to stop, or is about to be. A promise never gets shorter.
+   */
+  extend(promise: Pick<Grant, 'askedAt' | 'ttlMs'>, driftMs: number): boolean {
+    if (this.#ended || this.expireIfDue()) return false;
+    const next = { askedAt: promise.askedAt, ttlMs: promise.ttlMs, driftMs };
+    if (remainingOf(next, this.#clock) > this.remainingMs()) this.#promise = next;
+    this.attempts = 0;
+    return true;
+  }
+
+  #stop(end: HoldEnd, reason: SignalsError): void {
+    if (this.#end(end, reason)) this.#abort.abort(reason);
+  }
+
+  #end(end: HoldEnd, reason: SignalsError): boolean {
+    if (this.#ended) return false;
+    this.#ended = reason;
+    this.#onEnd(this, end, elapsedMs(this.#clock, this.grant.askedAt));
+    return true;
+  }
+
+  #facts() {
+    const { key, owner, fencingToken } = this.grant;
+    return { details: { key, owner, fencingToken } };
+  }
+}
+
+/** The deadline counts from before the request was sent, by the clock that says more, less the allowance (L1). */
+function remainingOf({ askedAt, ttlMs, driftMs }: LeasePromise, clock: Clock): number {
+  return ttlMs - driftMs - elapsedMs(clock, askedAt);
+}
