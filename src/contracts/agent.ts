@@ -40,3 +40,8 @@ export interface AgentDefinition {
   readonly description?: string;
   readonly run: Agent;
 }
+
+export interface AgentLookup {
+  /** Throws `SIG_AGENT_UNKNOWN`, naming the agents that there are. */
+  get(agentId: string): AgentDefinition;
+}

@@ -84,6 +84,8 @@ export interface SettleRequest {
   readonly thread: ThreadRef;
   readonly grant: Grant;
   readonly consumed: readonly string[];
+  /** Entries given to the run that its agent never read: they wait for the next run, and that delivery does not count. */
+  readonly returned?: readonly string[];
   /** Who takes the thread on if more is waiting. Absent: it is released. */
   readonly next?: LeaseClaim;
 }
@@ -142,7 +144,10 @@ export interface ThreadMailbox {
   take(request: TakeRequest): Promise<Taken>;
   /** End a run: remove what it consumed, then hand on or release the lease. Throws `SIG_LEASE_LOST` to a stale owner. */
   settle(request: SettleRequest): Promise<Settlement>;
-  /** Put chunks on the output, fenced: throws `SIG_LEASE_LOST` to a stale owner (L6). */
+  /**
+   * Put chunks on the output, fenced: throws `SIG_LEASE_LOST` to a stale owner (L6). After another failure the same chunks
+   * may be given again; they are not put there twice. One call per grant at a time.
+   */
   append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void>;
   follow(request: FollowRequest): AsyncIterable<OutputChunk>;
   /** Ask the owner, wherever it is, to stop its run. */

@@ -170,7 +170,7 @@ export class RedisMailbox implements ThreadMailbox {
     };
   }
 
-  async settle({ thread, grant, consumed, next }: SettleRequest): Promise<Settlement> {
+  async settle({ thread, grant, consumed, returned = [], next }: SettleRequest): Promise<Settlement> {
     const keys = this.#keys.thread(thread);
     const askedAt = instant(this.#clock);
     const reply = await this.#run(
@@ -178,7 +178,7 @@ export class RedisMailbox implements ThreadMailbox {
       [keys.lease, keys.token, keys.fence, keys.inbox, keys.state, keys.index, keys.out],
       [
         threadName(thread), grant.owner, tokenText(grant), next?.owner ?? '', next?.ttlMs ?? 0,
-        this.#orphanChannel(thread), ...consumed,
+        this.#orphanChannel(thread), consumed.length, ...consumed, ...returned,
       ],
     );
     if (reply.code === 'lost') throw lost(grant);
@@ -189,7 +189,6 @@ export class RedisMailbox implements ThreadMailbox {
   async append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void> {
     const keys = this.#keys.thread(thread);
     const batch = (this.#batches.get(grant) ?? 0) + 1;
-    this.#batches.set(grant, batch);
     const reply = await this.#run(
       this.#scripts.append,
       [keys.lease, keys.token, keys.out, keys.state],
@@ -199,6 +198,7 @@ export class RedisMailbox implements ThreadMailbox {
       ],
     );
     if (reply.code === 'lost') throw lost(grant);
+    this.#batches.set(grant, batch);
   }
 
   async abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome> {
@@ -268,7 +268,7 @@ export class RedisMailbox implements ThreadMailbox {
 
   async #readIndexes(limit: number): Promise<{ name: string; lookAtMs: number }[]> {
     const rows = await Promise.all(
-      partitions.map(partition => this.#client.zrange(this.#keys.index(partition), 0, limit - 1, 'WITHSCORES')),
+      partitions.map(partition => this.#client.zrange(this.#keys.index(partition), 0, `${limit - 1}`, 'WITHSCORES')),
     );
     return rows
       .flatMap(row => row.flatMap((name, at) => (at % 2 === 0 ? [{ name, lookAtMs: Number(row[at + 1]) }] : [])))

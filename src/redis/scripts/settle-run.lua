@@ -3,7 +3,7 @@
 --
 -- KEYS  1 lease  2 token  3 fence  4 inbox  5 state  6 index  7 out
 -- ARGV  1 thread name  2 owner  3 token  4 next owner, '' = release  5 lease TTL ms  6 orphan channel
---       7.. consumed entry ids
+--       7 number of consumed entries  8.. their ids, then those of entries that were given and not read
 --
 -- Replies
 --   {'lost', owner or ''}
@@ -15,8 +15,10 @@
 
 local name, next_owner, ttl = ARGV[1], ARGV[4], tonumber(ARGV[5])
 
-local function any_waits(inbox, first)
-  for at = first, #ARGV do
+local first, last = 8, 7 + tonumber(ARGV[7])
+
+local function any_waits(inbox)
+  for at = first, last do
     if #redis.call('XRANGE', inbox, ARGV[at], ARGV[at]) > 0 then return true end
   end
   return false
@@ -28,14 +30,15 @@ if not holds_lease(KEYS[1], KEYS[2], ARGV[2], ARGV[3]) then
   if next_owner ~= '' and owner == next_owner then
     return {'continued', redis.call('GET', KEYS[2]) or '', waking(KEYS[5])}
   end
-  if owner or #ARGV < 7 or any_waits(KEYS[4], 7) then return {'lost', owner or ''} end
+  if owner or last < first or any_waits(KEYS[4]) then return {'lost', owner or ''} end
   return {'released', waking(KEYS[5])}
 end
 
-for at = 7, #ARGV do
+for at = first, last do
   local entry = read_entries(KEYS[4], ARGV[at], ARGV[at], 1)[1]
   if entry then remove_entry(KEYS[4], KEYS[5], entry) end
 end
+for at = last + 1, #ARGV do redis.call('HINCRBY', KEYS[5], 'try:' .. ARGV[at], -1) end
 
 local waiting = waking(KEYS[5])
 if waiting > 0 and next_owner ~= '' then
