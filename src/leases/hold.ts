@@ -14,7 +14,12 @@ export interface HeldLease {
   remainingMs(): number;
   /** Throws `SIG_LEASE_LOST` or `SIG_LEASE_EXPIRED`. Synchronous; call it before every effect (L1). */
   assertHeld(): void;
-  /** Stop renewing: the lease was or is about to be given up or moved on. Idempotent; tells the observer why. */
+  /**
+   * Renew no more: the step that gives the lease up is on its way, and its answer decides what became of it. Until then the
+   * lease is ours to its deadline, and a late "no" to an earlier renewal says nothing.
+   */
+  stopRenewing(): void;
+  /** The lease was given up or moved on. Idempotent; tells the observer why. */
   drop(end: HoldEnd): void;
 }
 
@@ -31,6 +36,7 @@ export class Hold implements HeldLease {
   readonly #onEnd: (hold: Hold, end: HoldEnd, heldMs: number) => void;
   readonly #abort = new AbortController();
   #promise: LeasePromise;
+  #givingUp = false;
   #ended: SignalsError | undefined;
 
   constructor(grant: Grant, driftMs: number, clock: Clock, onEnd: (hold: Hold, end: HoldEnd, heldMs: number) => void) {
@@ -62,12 +68,22 @@ export class Hold implements HeldLease {
     if (this.#ended) throw this.#ended;
   }
 
+  stopRenewing(): void {
+    this.#givingUp = true;
+    this.renewAtMs = Infinity;
+  }
+
+  renewAt(atMs: number): void {
+    if (!this.#givingUp) this.renewAtMs = atMs;
+  }
+
   drop(end: HoldEnd): void {
     this.#end(end, new SignalsError('SIG_LEASE_LOST', `the lease was given up (${end})`, this.#facts()));
   }
 
   /** The store said no (L3). */
   lose(): void {
+    if (this.#givingUp) return;
     this.#stop('lost', new SignalsError('SIG_LEASE_LOST', 'the store says that the lease is not ours', this.#facts()));
   }
 

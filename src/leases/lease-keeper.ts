@@ -145,7 +145,7 @@ export class LeaseKeeper {
   #renewed(hold: Hold, promise: Pick<Grant, 'ttlMs' | 'askedAt'>, settings: LeaseSettings): void {
     const headroom = hold.remainingMs() / hold.ttlMs;
     if (!hold.extend(promise, settings.driftMs)) return;
-    hold.renewAtMs = promise.askedAt.monotonicMs + jitterMs(settings.renewIntervalMs, 0.1, this.#random);
+    hold.renewAt(promise.askedAt.monotonicMs + jitterMs(settings.renewIntervalMs, 0.1, this.#random));
     this.#observer.renewed(hold.grant.key, Math.min(1, Math.max(0, headroom)));
     this.#wakeAt(this.#nextFor(hold));
   }
