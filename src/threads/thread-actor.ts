@@ -1,0 +1,200 @@
+/**
+ * One thread that this instance owns, from the grant of its lease until it was handed on, released or lost. Runs follow each
+ * other: at the end of one the mailbox says, in one step, whether there is another.
+ */
+
+import type { AgentDefinition, AgentLookup } from '../contracts/agent.ts';
+import type { RunObserver } from '../contracts/observer.ts';
+import { ownerOf, parseOwner } from '../contracts/thread.ts';
+import type { ThreadRef } from '../contracts/thread.ts';
+import type { Grant, InboxEntry, LeaseClaim, Settlement, ThreadMailbox } from '../contracts/thread-mailbox.ts';
+import { backoffMs } from '../core/backoff.ts';
+import type { Clock } from '../core/clock.ts';
+import { errorMessage, isSignalsError } from '../core/errors.ts';
+import type { Logger } from '../core/logger.ts';
+import { sleep } from '../core/waits.ts';
+import type { HeldLease, LeaseKeeper } from '../leases/lease-keeper.ts';
+import type { LeaseSettings } from '../leases/settings.ts';
+import { ArrivalFeed } from './arrival-feed.ts';
+import { Run } from './run.ts';
+import type { RunResult } from './run.ts';
+import { RunOutput } from './run-output.ts';
+import { whileHeld } from './while-held.ts';
+
+export interface ThreadActorContext {
+  readonly instanceId: string;
+  readonly mailbox: ThreadMailbox;
+  readonly keeper: LeaseKeeper;
+  readonly agents: AgentLookup;
+  readonly settings: () => LeaseSettings;
+  readonly clock: Clock;
+  readonly observer: RunObserver;
+  readonly logger: Logger;
+  readonly newRunId: () => string;
+}
+
+export class ThreadActor {
+  readonly thread: ThreadRef;
+  /** Resolves when this instance has nothing more to do with the thread. Never rejects. */
+  readonly done: Promise<void>;
+  readonly #context: ThreadActorContext;
+  #grant: Grant;
+  #run: Run | undefined;
+  #runStartedAtMs: number | undefined;
+  #draining = false;
+  #stopAsked: 'aborted' | 'drained' | undefined;
+  #feed: ArrivalFeed | undefined;
+
+  constructor(context: ThreadActorContext, thread: ThreadRef, grant: Grant) {
+    this.#context = context;
+    this.thread = thread;
+    this.#grant = grant;
+    this.done = this.#live();
+  }
+
+  get grant(): Grant {
+    return this.#grant;
+  }
+
+  get runId(): string {
+    return parseOwner(this.#grant.owner).runId;
+  }
+
+  get agentId(): string | undefined {
+    return this.#run?.agentId;
+  }
+
+  /** Milliseconds since the Unix epoch. */
+  get runStartedAtMs(): number | undefined {
+    return this.#runStartedAtMs;
+  }
+
+  /** The inbox may hold something new. */
+  notice(): void {
+    this.#feed?.notice();
+  }
+
+  /** Stops the run with this id; answers whether it was the one that is on. */
+  abort(runId: string): boolean {
+    if (runId !== this.runId) return false;
+    this.#stop('aborted');
+    return true;
+  }
+
+  /** From now on the thread is given up at the end of the run that is on. */
+  drain(): void {
+    this.#draining = true;
+  }
+
+  /** The drain can't wait any longer. What the run was given stays in the mailbox. */
+  stopForDrain(): void {
+    this.#draining = true;
+    this.#stop('drained');
+  }
+
+  #stop(reason: 'aborted' | 'drained'): void {
+    if (this.#run) this.#run.stop(reason);
+    else this.#stopAsked = reason;
+  }
+
+  async #live(): Promise<void> {
+    let grant: Grant | undefined = this.#grant;
+    while (grant) {
+      this.#grant = grant;
+      grant = await this.#turn(grant);
+    }
+  }
+
+  /** One run under one grant. Answers the grant of the run after it. Never throws: whatever goes wrong ends the ownership. */
+  async #turn(grant: Grant): Promise<Grant | undefined> {
+    const { keeper, mailbox, clock, logger } = this.#context;
+    let lease: HeldLease | undefined;
+    try {
+      lease = keeper.hold(grant);
+      const held = lease;
+      const { entries, cursor, abortRequested } = await whileHeld(held, clock, () =>
+        mailbox.take({ thread: this.thread, grant }),
+      );
+      if (entries.length === 0) return (await this.#settle(held, [], [])).grant;
+      if (abortRequested) this.#stopAsked ??= 'aborted';
+      return await this.#execute(held, entries, cursor);
+    } catch (error) {
+      lease?.drop(isSignalsError(error, 'SIG_LEASE_EXPIRED') ? 'expired' : 'lost');
+      logger.warn('thread ownership ended', { key: grant.key, owner: grant.owner, error: errorMessage(error) });
+      return undefined;
+    }
+  }
+
+  async #execute(lease: HeldLease, entries: readonly InboxEntry[], cursor: string): Promise<Grant | undefined> {
+    const agentId = entries[0]?.envelope.agentId ?? '';
+    const agent = this.#agent(agentId, lease);
+    if (!agent) return undefined;
+    const { mailbox, clock } = this.#context;
+    const output = new RunOutput({ mailbox, thread: this.thread, lease, clock });
+    const run = new Run({ agentId, agent: agent.run, runId: this.runId, thread: this.thread, lease, output, entries });
+    const { end, error } = await this.#observed(run, lease, entries, cursor);
+    if (end === 'lease_lost') throw error;
+    // What a drain cut short was not done: its signals wait for the next owner.
+    const consumed = end === 'drained' ? [] : run.consumed;
+    return (await this.#settle(lease, consumed, run.unread)).grant;
+  }
+
+  /** A pod of another version may know the agent: the thread is left to it, not answered with a failure. */
+  #agent(agentId: string, lease: HeldLease): AgentDefinition | undefined {
+    try {
+      return this.#context.agents.get(agentId);
+    } catch (error) {
+      this.#context.logger.error('no such agent here, the thread is left to others', {
+        key: lease.grant.key,
+        agentId,
+        error: errorMessage(error),
+      });
+      lease.drop('abandoned');
+      return undefined;
+    }
+  }
+
+  async #observed(run: Run, lease: HeldLease, entries: readonly InboxEntry[], cursor: string): Promise<RunResult> {
+    const { observer, mailbox, clock, logger } = this.#context;
+    const [first] = entries;
+    const scope = observer.runStarted({
+      agentId: run.agentId,
+      runId: run.runId,
+      thread: this.thread,
+      attempt: Math.max(...entries.map(entry => entry.attempt)),
+      signalCount: entries.length,
+      ...(lease.grant.fencingToken === undefined ? {} : { fencingToken: lease.grant.fencingToken }),
+      ...(first?.envelope.trace ? { trace: first.envelope.trace } : {}),
+    });
+    this.#run = run;
+    this.#runStartedAtMs = clock.wallMs();
+    if (this.#stopAsked) run.stop(this.#stopAsked);
+    this.#stopAsked = undefined;
+    this.#feed = new ArrivalFeed({ mailbox, clock, logger, thread: this.thread, lease, run, cursor });
+    const result = await scope.within(() => run.execute());
+    this.#run = undefined;
+    this.#runStartedAtMs = undefined;
+    await this.#feed.stop();
+    scope.end(result.end, result.error);
+    return result;
+  }
+
+  /** Ends the run's ownership. Until the store has answered, the lease is ours to its deadline and no longer. */
+  async #settle(lease: HeldLease, consumed: readonly string[], returned: readonly string[]): Promise<Settlement> {
+    const { mailbox, clock, settings } = this.#context;
+    lease.stopRenewing();
+    for (let attempt = 1; ; attempt++) {
+      const next: LeaseClaim | undefined = this.#draining
+        ? undefined
+        : { owner: ownerOf(this.#context.instanceId, this.#context.newRunId()), ttlMs: settings().ttlMs };
+      try {
+        const settlement = await mailbox.settle({ thread: this.thread, grant: lease.grant, consumed, returned, next });
+        lease.drop(settlement.grant ? 'transferred' : 'released');
+        return settlement;
+      } catch (error) {
+        if (!isSignalsError(error) || !error.retryable || lease.remainingMs() <= 0) throw error;
+        await sleep(clock, backoffMs(attempt, 50, 1000), lease.signal);
+      }
+    }
+  }
+}
