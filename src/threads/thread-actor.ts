@@ -181,14 +181,14 @@ export class ThreadActor {
 
   /** Ends the run's ownership. Until the store has answered, the lease is ours to its deadline and no longer. */
   async #settle(lease: HeldLease, consumed: readonly string[], returned: readonly string[]): Promise<Settlement> {
-    const { mailbox, clock, settings } = this.#context;
+    const { mailbox, clock } = this.#context;
+    const next = this.#draining ? undefined : this.#nextClaim();
+    // The very same request each time: if a first try succeeded and its reply was lost, the store recognizes it.
+    const request = { thread: this.thread, grant: lease.grant, consumed, returned, ...(next ? { next } : {}) };
     lease.stopRenewing();
     for (let attempt = 1; ; attempt++) {
-      const next: LeaseClaim | undefined = this.#draining
-        ? undefined
-        : { owner: ownerOf(this.#context.instanceId, this.#context.newRunId()), ttlMs: settings().ttlMs };
       try {
-        const settlement = await mailbox.settle({ thread: this.thread, grant: lease.grant, consumed, returned, next });
+        const settlement = await mailbox.settle(request);
         lease.drop(settlement.grant ? 'transferred' : 'released');
         return settlement;
       } catch (error) {
@@ -196,5 +196,10 @@ export class ThreadActor {
         await sleep(clock, backoffMs(attempt, 50, 1000), lease.signal);
       }
     }
+  }
+
+  #nextClaim(): LeaseClaim {
+    const { instanceId, newRunId, settings } = this.#context;
+    return { owner: ownerOf(instanceId, newRunId()), ttlMs: settings().ttlMs };
   }
 }
