@@ -149,7 +149,8 @@ export interface ThreadMailbox {
    * may be given again; they are not put there twice. One call per grant at a time.
    */
   append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void>;
-  follow(request: FollowRequest): AsyncIterable<OutputChunk>;
+  /** Resolves when the position to read from is fixed: whatever is put out after that will be read. */
+  follow(request: FollowRequest): Promise<AsyncIterable<OutputChunk>>;
   /** Ask the owner, wherever it is, to stop its run. */
   abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome>;
   /** Threads that somebody must look at now: waiting, and as far as is known without an owner. At most `limit`. */

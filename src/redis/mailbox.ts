@@ -37,7 +37,7 @@ import type { RedisClient } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
 import { decodeEntry, deadLettersKept, encodeEnvelope, replyOf, takePageSize } from './mailbox-wire.ts';
 import type { Reply } from './mailbox-wire.ts';
-import { readOutput } from './output-reader.ts';
+import { followOutput } from './output-reader.ts';
 import { repeatable } from './repeatable.ts';
 import { loadScript, runScript } from './script-runner.ts';
 import type { Script, ScriptArgument } from './script-runner.ts';
@@ -211,11 +211,8 @@ export class RedisMailbox implements ThreadMailbox {
     return reply.code === 'asked' ? { aborted: true, runId: reply.text(0) } : { aborted: false };
   }
 
-  follow(request: FollowRequest): AsyncIterable<OutputChunk> {
-    return readOutput(
-      { client: this.#client, channels: this.#channels, keys: this.#keys, clock: this.#clock },
-      request,
-    );
+  follow(request: FollowRequest): Promise<AsyncIterable<OutputChunk>> {
+    return followOutput({ client: this.#client, channels: this.#channels, keys: this.#keys, clock: this.#clock }, request);
   }
 
   /** The index holds the time at which somebody must look, by the server's clock: so is "now". */

@@ -25,13 +25,19 @@ interface OutputSource {
   clock: Clock;
 }
 
-export async function* readOutput(source: OutputSource, request: FollowRequest): AsyncGenerator<OutputChunk> {
+/** Resolves when the position to read from is fixed. */
+export async function followOutput(source: OutputSource, request: FollowRequest): Promise<AsyncIterable<OutputChunk>> {
+  const cursor = request.after ?? (await startOf(source, source.keys.thread(request.thread)));
+  return readOutput(source, request, cursor);
+}
+
+async function* readOutput(source: OutputSource, request: FollowRequest, start: string): AsyncGenerator<OutputChunk> {
   const keys = source.keys.thread(request.thread);
   const channel = source.keys.outputChannel(request.thread);
   const hints = new HintCounter();
-  await source.channels.add([channel], hints);
+  let cursor = start;
   try {
-    let cursor = request.after ?? (await startOf(source, keys));
+    await source.channels.add([channel], hints);
     while (!request.signal.aborted) {
       const seen = hints.heard;
       const page = await readPage(source, keys, cursor);

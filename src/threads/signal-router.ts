@@ -89,7 +89,7 @@ export class SignalRouter implements ThreadService, MailboxListener {
     };
   }
 
-  follow(thread: ThreadRef, signal: AbortSignal, after?: string): AsyncIterable<OutputChunk> {
+  follow(thread: ThreadRef, signal: AbortSignal, after?: string): Promise<AsyncIterable<OutputChunk>> {
     return this.#options.mailbox.follow({ thread, signal, ...(after === undefined ? {} : { after }) });
   }
 

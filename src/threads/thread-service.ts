@@ -38,7 +38,8 @@ export interface OwnedThread extends ThreadState {
 export interface ThreadService {
   /** Errors: `SIG_AGENT_UNKNOWN`, `SIG_RUN_UNKNOWN`, `SIG_INBOX_FULL`, `SIG_SIGNAL_TOO_LARGE`, `SIG_STORE_UNAVAILABLE`. */
   send(request: SendRequest): Promise<SendOutcome>;
-  follow(thread: ThreadRef, signal: AbortSignal, after?: string): AsyncIterable<OutputChunk>;
+  /** Resolves when the position to read from is fixed: whatever is put out after that will be read. */
+  follow(thread: ThreadRef, signal: AbortSignal, after?: string): Promise<AsyncIterable<OutputChunk>>;
   abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome>;
   inspect(thread: ThreadRef): Promise<ThreadState>;
   /** Threads that this instance runs now. */
