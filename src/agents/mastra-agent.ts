@@ -1,0 +1,132 @@
+/**
+ * Mastra's agents as ours. They are told by their shape, so that whatever copy and version of `@mastra/core` the user
+ * has will do; what only that package can make comes in as `MastraCore`.
+ */
+
+import type { AgentDefinition, AgentRun, Chunk } from '../contracts/agent.ts';
+import type { Signal } from '../contracts/signal.ts';
+import { SignalsError } from '../core/errors.ts';
+
+/** An `Agent` of `@mastra/core`, as far as we use it. */
+export interface MastraAgentLike {
+  readonly id?: string;
+  readonly name?: string;
+  getDescription?(): unknown;
+  getDefaultOptions?(input?: object): unknown;
+  stream(messages: never, options: never): Promise<unknown>;
+}
+
+/** What we use of `@mastra/core` itself: `createSignal` of its `/signals`, `RequestContext` of its `/request-context`. */
+export interface MastraCore {
+  createSignal(input: never): unknown;
+  readonly RequestContext: new (entries: never) => unknown;
+}
+
+interface Output {
+  readonly fullStream: AsyncIterable<Chunk>;
+}
+
+type PrepareStep = (step: StepInput) => unknown;
+
+interface StepInput {
+  readonly messageList: { add(messages: unknown, source: 'input'): unknown };
+}
+
+export function isMastraAgent(value: unknown): value is MastraAgentLike {
+  if (typeof value !== 'object' || value === null) return false;
+  const { stream, id, name } = value as Record<string, unknown>;
+  return typeof stream === 'function' && (isText(id) || isText(name));
+}
+
+/**
+ * `core` is that of the agent. With it, signals reach the model as Mastra's own thread runtime gives them (type, tag and
+ * attributes included); without it, they become plain user messages.
+ */
+export function mastraAgent(agent: MastraAgentLike, options: { id?: string; core?: MastraCore } = {}): AgentDefinition {
+  const id = options.id ?? agent.id ?? agent.name;
+  if (!isText(id)) throw new SignalsError('SIG_AGENT_MODULE_INVALID', 'a Mastra agent must have an id or a name');
+  const description = agent.getDescription?.();
+  return {
+    id,
+    name: agent.name ?? id,
+    ...(isText(description) ? { description } : {}),
+    run: run => streamRun(agent, options.core, run),
+  };
+}
+
+async function* streamRun(agent: MastraAgentLike, core: MastraCore | undefined, run: AgentRun): AsyncIterable<Chunk> {
+  const given = optionsOf(run);
+  const messages = run.signals.map(signal => messageOf(signal, core));
+  const output = (await agent.stream(messages as never, {
+    ...given,
+    requestContext: requestContextOf(given['requestContext'], core),
+    // The run, the thread and the abort are ours to say, whatever the sender put into the options.
+    runId: run.runId,
+    memory: { ...memoryOf(given), thread: run.thread.threadId, resource: run.thread.resourceId },
+    abortSignal: run.abortSignal,
+    prepareStep: await withArrivals(agent, core, run),
+  } as never)) as Output;
+
+  let failure: string | undefined;
+  for await (const chunk of output.fullStream) {
+    if (chunk.type === 'error') failure = failureOf(chunk);
+    yield chunk;
+  }
+  // Mastra ends a failed stream like any other. The run must not count as finished.
+  if (failure !== undefined && !run.abortSignal.aborted) throw new SignalsError('SIG_RUN_FAILED', failure);
+}
+
+/** Signals that arrived meanwhile join the conversation before the next call of the model. */
+async function withArrivals(agent: MastraAgentLike, core: MastraCore | undefined, run: AgentRun): Promise<PrepareStep> {
+  const defaults = (await agent.getDefaultOptions?.({})) as { prepareStep?: unknown } | undefined;
+  // Ours takes the place of the agent's own, so it must call it.
+  const own = typeof defaults?.prepareStep === 'function' ? (defaults.prepareStep as PrepareStep) : undefined;
+  return step => {
+    const arrived = run.arrivals.drain();
+    if (arrived.length > 0) step.messageList.add(arrived.map(signal => messageOf(signal, core)), 'input');
+    return own?.(step);
+  };
+}
+
+function messageOf(signal: Signal, core: MastraCore | undefined): unknown {
+  if (!core) return { role: 'user', content: signal.contents };
+  return core.createSignal(acceptable(signal) as never);
+}
+
+const knownTypes: readonly string[] = ['user', 'state', 'reactive', 'notification', 'user-message', 'system-reminder'];
+const xmlName = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
+
+/** A type that Mastra does not know is a notification with that type for its tag; anything else of it throws there. */
+function acceptable(signal: Signal): Signal {
+  if (knownTypes.includes(signal.type)) return signal;
+  const tag = xmlName.test(signal.type) ? { tagName: signal.type } : {};
+  return { ...tag, ...signal, type: 'notification' };
+}
+
+function optionsOf(run: AgentRun): Record<string, unknown> {
+  return typeof run.options === 'object' && run.options !== null ? { ...run.options } : {};
+}
+
+function memoryOf(options: Record<string, unknown>): object {
+  return typeof options['memory'] === 'object' && options['memory'] !== null ? options['memory'] : {};
+}
+
+/**
+ * It arrives as JSON and Mastra wants its class. Names that start with `mastra__` are what servers use to say who the
+ * caller is: from a caller they would open other people's memory.
+ */
+function requestContextOf(given: unknown, core: MastraCore | undefined): unknown {
+  if (typeof given !== 'object' || given === null) return undefined;
+  const entries = Object.entries(given).filter(([key]) => !key.startsWith('mastra__'));
+  return core ? new core.RequestContext(entries as never) : new Map(entries);
+}
+
+function failureOf(chunk: Chunk): string {
+  const error = (chunk['payload'] as { error?: unknown } | undefined)?.error;
+  const message = typeof error === 'object' && error !== null ? (error as { message?: unknown }).message : error;
+  return isText(message) ? message : 'the agent reported an error';
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value !== '';
+}

@@ -1,0 +1,48 @@
+/** A port, and how it is closed within a limit. */
+
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { RequestListener, Server } from 'node:http';
+
+export interface HttpApp {
+  readonly handler: RequestListener;
+  /** Ends the responses that would otherwise never end. */
+  endStreams(): void;
+}
+
+export interface Listening {
+  readonly port: number;
+  /**
+   * No new connections; streams end; requests that are on may finish within `graceMs`, then their sockets are cut.
+   * Never rejects, and a second call waits for the first.
+   */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Rejects when the port cannot be had. Port 0: any free one. */
+export async function listen(app: HttpApp, port: number, host: string): Promise<Listening> {
+  const server = createServer(app.handler);
+  // Longer than the idle limit of common load balancers (60 s): they must not meet a socket that we are about to close.
+  server.keepAliveTimeout = 65_000;
+  server.headersTimeout = 30_000;
+  server.listen(port, host);
+  await once(server, 'listening');
+  const address = server.address();
+  let closing: Promise<void> | undefined;
+  return {
+    port: typeof address === 'object' && address !== null ? address.port : port,
+    close: graceMs => (closing ??= close(server, app, graceMs)),
+  };
+}
+
+async function close(server: Server, app: HttpApp, graceMs: number): Promise<void> {
+  const closed = new Promise<void>(resolve => server.close(() => resolve()));
+  // A socket that is kept alive would hold the server open after its last answer.
+  server.on('request', (_request, response) => response.setHeader('Connection', 'close'));
+  app.endStreams();
+  const sweep = setInterval(() => server.closeIdleConnections(), 20);
+  const cut = setTimeout(() => server.closeAllConnections(), graceMs);
+  await closed;
+  clearInterval(sweep);
+  clearTimeout(cut);
+}
