@@ -63,6 +63,6 @@ export async function runScripts(client: RedisClient, calls: readonly ScriptCall
   );
 }
 
-function isMissingScript(error: unknown): boolean {
+export function isMissingScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT');
 }
