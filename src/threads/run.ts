@@ -36,6 +36,7 @@ export interface RunResult {
 export class Run {
   readonly agentId: string;
   readonly runId: string;
+  readonly thread: ThreadRef;
   readonly #options: RunOptions;
   readonly #arrivals = new AsyncQueue<InboxEntry>();
   readonly #joined: InboxEntry[] = [];
@@ -47,6 +48,7 @@ export class Run {
     this.#options = options;
     this.agentId = options.agentId;
     this.runId = options.runId;
+    this.thread = options.thread;
   }
 
   /** Signals for the run while it is on. */

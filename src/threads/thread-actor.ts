@@ -4,7 +4,7 @@
  */
 
 import type { AgentDefinition, AgentLookup } from '../contracts/agent.ts';
-import type { RunObserver } from '../contracts/observer.ts';
+import type { RunFacts, RunObserver } from '../contracts/observer.ts';
 import { ownerOf, parseOwner } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import type { Grant, InboxEntry, LeaseClaim, Settlement, ThreadMailbox } from '../contracts/thread-mailbox.ts';
@@ -156,16 +156,7 @@ export class ThreadActor {
 
   async #observed(run: Run, lease: HeldLease, entries: readonly InboxEntry[], cursor: string): Promise<RunResult> {
     const { observer, mailbox, clock, logger } = this.#context;
-    const [first] = entries;
-    const scope = observer.runStarted({
-      agentId: run.agentId,
-      runId: run.runId,
-      thread: this.thread,
-      attempt: Math.max(...entries.map(entry => entry.attempt)),
-      signalCount: entries.length,
-      ...(lease.grant.fencingToken === undefined ? {} : { fencingToken: lease.grant.fencingToken }),
-      ...(first?.envelope.trace ? { trace: first.envelope.trace } : {}),
-    });
+    const scope = observer.runStarted(factsOf(run, lease, entries, clock));
     this.#run = run;
     this.#runStartedAtMs = clock.wallMs();
     if (this.#stopAsked) run.stop(this.#stopAsked);
@@ -202,4 +193,20 @@ export class ThreadActor {
     const { instanceId, newRunId, settings } = this.#context;
     return { owner: ownerOf(instanceId, newRunId()), ttlMs: settings().ttlMs };
   }
+}
+
+function factsOf(run: Run, lease: HeldLease, entries: readonly InboxEntry[], clock: Clock): RunFacts {
+  const [first, ...others] = entries.map(entry => entry.envelope);
+  const sentAtMs = Date.parse(first?.signal.createdAt ?? '');
+  return {
+    agentId: run.agentId,
+    runId: run.runId,
+    thread: run.thread,
+    attempt: Math.max(...entries.map(entry => entry.attempt)),
+    signalCount: entries.length,
+    otherTraces: others.flatMap(({ trace }) => (trace ? [trace] : [])),
+    ...(Number.isNaN(sentAtMs) ? {} : { waitedMs: Math.max(0, clock.wallMs() - sentAtMs) }),
+    ...(lease.grant.fencingToken === undefined ? {} : { fencingToken: lease.grant.fencingToken }),
+    ...(first?.trace ? { trace: first.trace } : {}),
+  };
 }
