@@ -16,6 +16,10 @@ export interface RunFacts {
   readonly signalCount: number;
   /** The trace of the signal that woke the run. */
   readonly trace?: TraceCarrier;
+  /** Those of its other signals. */
+  readonly otherTraces?: readonly TraceCarrier[];
+  /** How long the signal that woke the run had waited, where that is known. */
+  readonly waitedMs?: number;
 }
 
 export interface RunScope {

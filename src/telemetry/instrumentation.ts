@@ -1,0 +1,96 @@
+/** What the observer and the decorators share: tracer, instruments, how ids are shown, and who was acquired where. */
+
+import { createHash } from 'node:crypto';
+
+import { metrics, SpanStatusCode, trace } from '@opentelemetry/api';
+import type { Attributes, MeterProvider, Span, Tracer, TracerProvider } from '@opentelemetry/api';
+
+import type { ThreadRef } from '../contracts/thread.ts';
+import { threadLeaseKey } from '../contracts/thread.ts';
+import { errorMessage, invalidOption, isSignalsError } from '../core/errors.ts';
+import { createInstruments } from './instruments.ts';
+import type { Instruments } from './instruments.ts';
+import { LeaseRegistry } from './lease-registry.ts';
+import { keys, scopeName, spanKeys } from './names.ts';
+import { maskCredentials } from './redaction.ts';
+
+export interface InstrumentationOptions {
+  /** Default: the global providers as they are now, so start the SDK first. */
+  readonly tracerProvider?: TracerProvider;
+  readonly meterProvider?: MeterProvider;
+  readonly version?: string;
+  /** Thread and resource ids become the first 16 hex digits of their SHA-256, where they may name a person. */
+  readonly hashIds?: boolean;
+  /** One in this many successful renewals becomes a span; 1 is all of them, 0 none. Failures always do. Default 100. */
+  readonly renewalSampling?: number;
+  /**
+   * Whether `thread.run` continues the trace of its signal. `prompt` (the default): the first delivery of a single signal
+   * that did not wait longer than `promptLimitMs` does; a redelivery, a batch and a late delivery start a trace of their
+   * own with links. `parent` always continues, `link` never does.
+   */
+  readonly runTrace?: 'prompt' | 'parent' | 'link';
+  /** Default 60000. */
+  readonly promptLimitMs?: number;
+}
+
+export class Instrumentation {
+  readonly tracer: Tracer;
+  readonly instruments: Instruments;
+  readonly leases = new LeaseRegistry();
+  readonly renewalSampling: number;
+  readonly runTrace: 'prompt' | 'parent' | 'link';
+  readonly promptLimitMs: number;
+  readonly #hashIds: boolean;
+
+  /** Throws `SIG_OPTION_INVALID`. */
+  constructor(options: InstrumentationOptions = {}) {
+    this.renewalSampling = options.renewalSampling ?? 100;
+    if (!Number.isInteger(this.renewalSampling) || this.renewalSampling < 0) {
+      throw invalidOption('renewalSampling', options.renewalSampling, 'a whole number, 0 or more');
+    }
+    this.promptLimitMs = options.promptLimitMs ?? 60_000;
+    this.runTrace = options.runTrace ?? 'prompt';
+    this.#hashIds = options.hashIds ?? false;
+    this.tracer = (options.tracerProvider ?? trace.getTracerProvider()).getTracer(scopeName, options.version);
+    this.instruments = createInstruments(
+      (options.meterProvider ?? metrics.getMeterProvider()).getMeter(scopeName, options.version),
+    );
+  }
+
+  /** How an id that may name a person is shown on spans. */
+  shownId(id: string): string {
+    return this.#hashIds ? createHash('sha256').update(id).digest('hex').slice(0, 16) : id;
+  }
+
+  threadAttributes(thread: ThreadRef): Attributes {
+    return {
+      [spanKeys.resourceId]: this.shownId(thread.resourceId),
+      [spanKeys.threadId]: this.shownId(thread.threadId),
+      [spanKeys.leaseKey]: this.shownId(threadLeaseKey(thread)),
+    };
+  }
+}
+
+/** Marks a span as failed. Only the name, message and stack of an error are kept: a reply of Redis carries its arguments. */
+export function failSpan(span: Span, error: unknown): void {
+  span.setAttribute(keys.errorType, errorType(error));
+  const message = maskCredentials(errorMessage(error));
+  span.setStatus({ code: SpanStatusCode.ERROR, message });
+  const stack = error instanceof Error && error.stack ? { stack: maskCredentials(error.stack) } : {};
+  span.recordException({ name: error instanceof Error ? error.name : typeof error, message, ...stack });
+}
+
+/** A closed set: our codes, and the class names of whatever else is thrown. */
+export function errorType(error: unknown): string {
+  if (isSignalsError(error)) return error.code;
+  return error instanceof Error ? error.constructor.name : typeof error;
+}
+
+/** Whether the store may have done what was asked without our hearing of it. */
+export function isTimeout(error: unknown): boolean {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    if (cause.name === 'TimeoutError' || (cause as NodeJS.ErrnoException).code === 'ETIMEDOUT') return true;
+    if (/timed out|gave no answer within/i.test(cause.message)) return true;
+  }
+  return false;
+}

@@ -1,0 +1,49 @@
+/** The instruments of the metrics table, made once per meter. */
+
+import type { Counter, Histogram, Meter, MetricOptions, ObservableGauge, UpDownCounter } from '@opentelemetry/api';
+
+import type { RouteDecision } from '../core/outcomes.ts';
+import { keys, metricTable } from './names.ts';
+
+type Table = typeof metricTable;
+type NamesOf<Kind> = { [Name in keyof Table]: Table[Name]['kind'] extends Kind ? Name : never }[keyof Table];
+
+export type Instruments = Readonly<
+  Record<NamesOf<'counter'>, Counter> &
+    Record<NamesOf<'updowncounter'>, UpDownCounter> &
+    Record<NamesOf<'histogram'>, Histogram> &
+    Record<NamesOf<'gauge'>, ObservableGauge>
+>;
+
+const routeDecisions: Readonly<Record<RouteDecision, true>> = {
+  wake: true,
+  deliver: true,
+  persist: true,
+  discard: true,
+  duplicate: true,
+  refused: true,
+  error: true,
+};
+
+/**
+ * Counters start at 0 with each of their known attributes: a series that only appears with its first event hides that
+ * event from `increase()`.
+ */
+export function createInstruments(meter: Meter): Instruments {
+  const entries = Object.entries(metricTable).map(([name, metric]) => [name, createInstrument(meter, metric)]);
+  const instruments = Object.fromEntries(entries) as Instruments;
+  instruments.leaseActive.add(0);
+  instruments.runActive.add(0);
+  instruments.leaseTakeovers.add(0);
+  instruments.leaseFenceRejections.add(0);
+  for (const decision of Object.keys(routeDecisions)) instruments.routeDecisions.add(0, { [keys.decision]: decision });
+  return instruments;
+}
+
+function createInstrument(meter: Meter, metric: Table[keyof Table]): Counter | UpDownCounter | Histogram | ObservableGauge {
+  const options: MetricOptions = { description: metric.description, unit: metric.unit };
+  if (metric.kind === 'counter') return meter.createCounter(metric.name, options);
+  if (metric.kind === 'updowncounter') return meter.createUpDownCounter(metric.name, options);
+  if (metric.kind === 'gauge') return meter.createObservableGauge(metric.name, options);
+  return meter.createHistogram(metric.name, { ...options, advice: { explicitBucketBoundaries: [...metric.buckets] } });
+}

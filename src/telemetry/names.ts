@@ -1,0 +1,196 @@
+/**
+ * Every name that this project shows to a tracing or metrics backend. Dashboards, alerts and runbooks hang on them: a
+ * change here is a change for whoever is on call.
+ *
+ * Attributes on metrics are closed sets (outcomes, reasons, error codes). No thread, resource, run or signal id is ever
+ * on a metric; spans have them.
+ */
+
+/** The name of our tracer and meter. */
+export const scopeName = 'signals-runtime';
+
+export const spanNames = {
+  leaseAcquire: 'lease.acquire',
+  leaseRenew: 'lease.renew',
+  leaseTransfer: 'lease.transfer',
+  leaseRelease: 'lease.release',
+  signalRoute: 'signal.route',
+  threadRun: 'thread.run',
+  runtimeDrain: 'runtime.drain',
+  configReload: 'config.reload',
+} as const;
+
+/** Attributes of both spans and metrics. */
+export const keys = {
+  operation: 'operation',
+  outcome: 'outcome',
+  endReason: 'end_reason',
+  decision: 'decision',
+  errorType: 'error.type',
+} as const;
+
+/** Attributes of spans only. Times are milliseconds. */
+export const spanKeys = {
+  agentId: 'signals.agent.id',
+  resourceId: 'signals.resource.id',
+  threadId: 'signals.thread.id',
+  runId: 'signals.run.id',
+  runAttempt: 'signals.run.attempt',
+  runSignals: 'signals.run.signal_count',
+  runWaitedMs: 'signals.run.waited_ms',
+  runConsumed: 'signals.run.consumed_count',
+  signalId: 'signals.signal.id',
+  signalType: 'signals.signal.type',
+  duplicate: 'signals.signal.duplicate',
+  waiting: 'signals.inbox.waiting',
+  leaseKey: 'signals.lease.key',
+  owner: 'signals.lease.owner',
+  /** Who holds it instead, where that is another. */
+  currentOwner: 'signals.lease.current_owner',
+  previousOwner: 'signals.lease.previous_owner',
+  fencingToken: 'signals.lease.fencing_token',
+  ttlMs: 'signals.lease.ttl_ms',
+  headroom: 'signals.lease.headroom',
+  heldMs: 'signals.lease.held_ms',
+  unownedMs: 'signals.lease.unowned_ms',
+  batchSize: 'signals.lease.batch_size',
+} as const;
+
+export type MetricKind = 'counter' | 'updowncounter' | 'histogram' | 'gauge';
+
+interface Metric {
+  readonly name: string;
+  readonly kind: MetricKind;
+  /** UCUM; `{...}` is an annotation, not a unit. */
+  readonly unit: string;
+  readonly description: string;
+  /** Histograms only. */
+  readonly buckets?: readonly number[];
+}
+
+/** What the semantic conventions advise for operations measured in seconds. */
+export const operationSeconds = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10] as const;
+
+/** What they advise for work of a model, which is what a run is and for as long as a lease is held. */
+export const workSeconds = [
+  0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+] as const;
+
+const shares = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1] as const;
+
+export const metricTable = {
+  leaseOperationDuration: {
+    name: 'signals.lease.operation.duration',
+    kind: 'histogram',
+    unit: 's',
+    description: 'Duration of lease operations, by operation and outcome.',
+    buckets: operationSeconds,
+  },
+  leaseActive: {
+    name: 'signals.lease.active',
+    kind: 'updowncounter',
+    unit: '{lease}',
+    description: 'Leases that this instance holds.',
+  },
+  leaseHoldDuration: {
+    name: 'signals.lease.hold.duration',
+    kind: 'histogram',
+    unit: 's',
+    description: 'How long leases were held, by why that ended.',
+    buckets: workSeconds,
+  },
+  leaseRenewalHeadroom: {
+    name: 'signals.lease.renewal.headroom',
+    kind: 'histogram',
+    unit: '1',
+    description: 'Share of the TTL that was left when a renewal was confirmed.',
+    buckets: shares,
+  },
+  leaseHandoffGap: {
+    name: 'signals.lease.handoff.gap',
+    kind: 'histogram',
+    unit: 's',
+    description: 'How long a thread with waiting signals had no owner, by the clock of the store.',
+    buckets: operationSeconds,
+  },
+  leaseTakeovers: {
+    name: 'signals.lease.takeovers',
+    kind: 'counter',
+    unit: '{takeover}',
+    description: 'Threads that this instance took over from an owner that had gone.',
+  },
+  leaseFenceRejections: {
+    name: 'signals.lease.fence.rejections',
+    kind: 'counter',
+    unit: '{rejection}',
+    description: 'Writes that were refused because their lease was no longer the current one.',
+  },
+  leaseTtl: {
+    name: 'signals.lease.ttl',
+    kind: 'gauge',
+    unit: 's',
+    description: 'Effective lease TTL.',
+  },
+  leaseRenewInterval: {
+    name: 'signals.lease.renew_interval',
+    kind: 'gauge',
+    unit: 's',
+    description: 'Effective time between two renewals.',
+  },
+  routeDecisions: {
+    name: 'signals.route.decisions',
+    kind: 'counter',
+    unit: '{signal}',
+    description: 'Signals routed, by what became of them.',
+  },
+  runActive: {
+    name: 'signals.run.active',
+    kind: 'updowncounter',
+    unit: '{run}',
+    description: 'Runs that are on in this instance.',
+  },
+  runDuration: {
+    name: 'signals.run.duration',
+    kind: 'histogram',
+    unit: 's',
+    description: 'Duration of runs, by why they ended.',
+    buckets: workSeconds,
+  },
+  inboxWaiting: {
+    name: 'signals.inbox.waiting',
+    kind: 'gauge',
+    unit: '{signal}',
+    description: 'Signals that wait in all inboxes, as this instance last read it. Absent while unknown.',
+  },
+  inboxOldestAge: {
+    name: 'signals.inbox.oldest.age',
+    kind: 'gauge',
+    unit: 's',
+    description: 'Age of the oldest waiting signal, as this instance last read it. Absent while unknown.',
+  },
+  configReloads: {
+    name: 'signals.config.reloads',
+    kind: 'counter',
+    unit: '{reload}',
+    description: 'Settings read again, by outcome.',
+  },
+  drainDuration: {
+    name: 'signals.drain.duration',
+    kind: 'histogram',
+    unit: 's',
+    description: 'Duration of drains.',
+    buckets: workSeconds,
+  },
+  drainLeases: {
+    name: 'signals.drain.leases',
+    kind: 'counter',
+    unit: '{lease}',
+    description: 'Leases given up by drains, by outcome.',
+  },
+  eventLoopDelayP99: {
+    name: 'nodejs.eventloop.delay.p99',
+    kind: 'gauge',
+    unit: 's',
+    description: 'Event loop delay, 99th percentile.',
+  },
+} as const satisfies Record<string, Metric>;
