@@ -1,0 +1,239 @@
+/** A thread's waiting signals in memory: what is accepted, what a run gets, what is given up. No leases here. */
+
+import type { Envelope } from '../../contracts/signal.ts';
+import type { DeliverRequest, Delivery, InboxEntry, MailboxLimits, Taken, TakeRequest } from '../../contracts/thread-mailbox.ts';
+import { SignalsError } from '../../core/errors.ts';
+import { beginning, comparePositions, laterOf, nextPosition } from './positions.ts';
+
+/** Dead letters kept per thread. */
+const deadLettersKept = 1000;
+
+type StoredEnvelope = Envelope & {
+  readonly activeAttributes?: Readonly<Record<string, unknown>>;
+  readonly idleAttributes?: Readonly<Record<string, unknown>>;
+};
+
+export interface StoredEntry {
+  readonly id: string;
+  readonly signalId: string;
+  readonly agentId: string;
+  readonly turn: Envelope['turn'];
+  readonly branch: 'active' | 'idle';
+  readonly wakes: boolean;
+  /** The envelope as JSON: a copy that its sender can't change, and what its size is measured by. */
+  readonly text: string;
+  readonly bytes: number;
+  readonly attempts: number;
+}
+
+export interface SeenSignal {
+  readonly action: Delivery['action'];
+  readonly untilMs: number;
+}
+
+/** All of it, as it travels to the thread's next owner. */
+export interface InboxContents {
+  readonly entries: readonly StoredEntry[];
+  readonly seen: readonly (readonly [signalId: string, seen: SeenSignal])[];
+  readonly dead: readonly StoredEntry[];
+}
+
+/** Throws `SIG_SIGNAL_TOO_LARGE`. */
+export function encodeEnvelope({ envelope, ifActive, ifIdle }: DeliverRequest, maxBytes: number): string {
+  const stored: StoredEnvelope = {
+    ...envelope,
+    ...(ifActive.attributes && { activeAttributes: ifActive.attributes }),
+    ...(ifIdle.attributes && { idleAttributes: ifIdle.attributes }),
+  };
+  const text = JSON.stringify(stored);
+  const bytes = Buffer.byteLength(text);
+  if (bytes <= maxBytes) return text;
+  throw new SignalsError('SIG_SIGNAL_TOO_LARGE', `a signal may have ${maxBytes} bytes as JSON, this one has ${bytes}`);
+}
+
+export class ThreadInbox {
+  readonly #limits: MailboxLimits;
+  #entries: StoredEntry[] = [];
+  #seen = new Map<string, SeenSignal>();
+  #dead: StoredEntry[] = [];
+  #bytes = 0;
+  #last = beginning;
+
+  constructor(limits: MailboxLimits) {
+    this.#limits = limits;
+  }
+
+  get size(): number {
+    return this.#entries.length;
+  }
+
+  /** Signals that wait and wake. */
+  get waking(): number {
+    return this.#entries.reduce((count, entry) => count + (entry.wakes ? 1 : 0), 0);
+  }
+
+  get oldest(): string | undefined {
+    return this.#entries[0]?.id;
+  }
+
+  get deadLetters(): InboxEntry[] {
+    return this.#dead.map(decode);
+  }
+
+  /** What became of a signal id that was accepted within the dedupe window. */
+  seen(signalId: string, wallMs: number): Delivery['action'] | undefined {
+    const seen = this.#seen.get(signalId);
+    return seen && seen.untilMs > wallMs ? seen.action : undefined;
+  }
+
+  /** Accepts a signal. Throws `SIG_INBOX_FULL`. */
+  accept(request: DeliverRequest, text: string, branch: StoredEntry['branch'], wallMs: number): Delivery['action'] {
+    const { signal, agentId, turn } = request.envelope;
+    const action = branch === 'active' ? request.ifActive.behavior : request.ifIdle.behavior;
+    if (action !== 'discard') {
+      const bytes = Buffer.byteLength(text);
+      this.#requireRoom(bytes);
+      this.#last = nextPosition(this.#last, wallMs);
+      const wakes = action !== 'persist';
+      this.#add({ id: this.#last, signalId: signal.id, agentId, turn, branch, wakes, text, bytes, attempts: 0 });
+    }
+    this.#forgetOld(wallMs);
+    this.#seen.set(signal.id, { action, untilMs: wallMs + this.#limits.dedupeWindowMs });
+    return action;
+  }
+
+  /** See `TakeRequest` for which entries those are. */
+  take(join: TakeRequest['join']): Pick<Taken, 'entries' | 'cursor'> {
+    const after = join?.cursor ?? beginning;
+    const leader = join ? undefined : this.#leader();
+    const agentId = join?.agentId ?? leader?.agentId;
+    const given = this.#entries.filter(
+      entry =>
+        entry.agentId === agentId &&
+        (entry === leader || entry.turn === 'current') &&
+        comparePositions(entry.id, after) > 0 &&
+        !this.#buryIfSpent(entry),
+    );
+    const ids = new Set(given.map(entry => entry.id));
+    this.#countDelivery(ids, 1);
+    return {
+      entries: this.#entries.filter(entry => ids.has(entry.id)).map(decode),
+      cursor: laterOf(after, this.#entries.at(-1)?.id ?? beginning),
+    };
+  }
+
+  remove(ids: readonly string[]): void {
+    const gone = new Set(ids);
+    this.#entries = this.#entries.filter(entry => {
+      if (!gone.has(entry.id)) return true;
+      this.#bytes -= entry.bytes;
+      return false;
+    });
+  }
+
+  /** Entries that were given and not read: that delivery does not count. */
+  giveBack(ids: readonly string[]): void {
+    this.#countDelivery(new Set(ids), -1);
+  }
+
+  hasAny(ids: readonly string[]): boolean {
+    const asked = new Set(ids);
+    return this.#entries.some(entry => asked.has(entry.id));
+  }
+
+  /** Waking signals that would be left without `ids`. */
+  wakingWithout(ids: readonly string[]): number {
+    const gone = new Set(ids);
+    return this.#entries.filter(entry => entry.wakes && !gone.has(entry.id)).length;
+  }
+
+  contents(): InboxContents {
+    return { entries: this.#entries, seen: [...this.#seen], dead: this.#dead };
+  }
+
+  /** Hands everything out and is empty then. */
+  empty(): InboxContents {
+    const contents = this.contents();
+    this.#entries = [];
+    this.#seen = new Map();
+    this.#dead = [];
+    this.#bytes = 0;
+    return contents;
+  }
+
+  /** Takes over what another process held. An id that is known here was accepted here as well and is not taken twice. */
+  merge({ entries, seen, dead }: InboxContents): void {
+    const known = new Set([...this.#seen.keys(), ...this.#entries.map(entry => entry.signalId)]);
+    for (const entry of entries) {
+      if (known.has(entry.signalId)) continue;
+      this.#add(entry);
+      this.#last = laterOf(this.#last, entry.id);
+    }
+    // By position, so by the time of acceptance as far as the clocks of both agree.
+    this.#entries.sort((a, b) => comparePositions(a.id, b.id));
+    for (const [signalId, what] of seen) if (!known.has(signalId)) this.#seen.set(signalId, what);
+    this.#dead = [...this.#dead, ...dead].slice(-deadLettersKept);
+  }
+
+  /** Whether there is nothing left to remember. */
+  isForgettable(wallMs: number): boolean {
+    this.#forgetOld(wallMs);
+    return this.#entries.length === 0 && this.#seen.size === 0 && this.#dead.length === 0;
+  }
+
+  /** The first that wakes; on the way those that had their deliveries are given up. */
+  #leader(): StoredEntry | undefined {
+    for (;;) {
+      const leader = this.#entries.find(entry => entry.wakes);
+      if (!leader || !this.#buryIfSpent(leader)) return leader;
+    }
+  }
+
+  #buryIfSpent(entry: StoredEntry): boolean {
+    if (entry.attempts < this.#limits.maxDeliveryAttempts) return false;
+    this.remove([entry.id]);
+    this.#dead = [...this.#dead, entry].slice(-deadLettersKept);
+    return true;
+  }
+
+  #countDelivery(ids: ReadonlySet<string>, by: 1 | -1): void {
+    this.#entries = this.#entries.map(entry =>
+      ids.has(entry.id) ? { ...entry, attempts: Math.max(0, entry.attempts + by) } : entry,
+    );
+  }
+
+  #add(entry: StoredEntry): void {
+    this.#entries.push(entry);
+    this.#bytes += entry.bytes;
+  }
+
+  #requireRoom(bytes: number): void {
+    const { maxEntries, maxBytes } = this.#limits;
+    if (this.#entries.length < maxEntries && this.#bytes + bytes <= maxBytes) return;
+    throw new SignalsError('SIG_INBOX_FULL', `${this.#entries.length} signals (${this.#bytes} bytes) are waiting already`, {
+      details: { maxEntries, maxBytes },
+    });
+  }
+
+  /** The map is in order of acceptance and the window is one for all, so the old ones are in front. */
+  #forgetOld(wallMs: number): void {
+    for (const [signalId, { untilMs }] of this.#seen) {
+      if (untilMs > wallMs) return;
+      this.#seen.delete(signalId);
+    }
+  }
+}
+
+function decode(entry: StoredEntry): InboxEntry {
+  const { activeAttributes, idleAttributes, ...envelope } = JSON.parse(entry.text) as StoredEnvelope;
+  const attributes = entry.branch === 'active' ? activeAttributes : idleAttributes;
+  const { signal } = envelope;
+  return {
+    id: entry.id,
+    envelope: attributes
+      ? { ...envelope, signal: { ...signal, attributes: { ...signal.attributes, ...attributes } } }
+      : envelope,
+    waking: entry.wakes,
+    attempt: entry.attempts,
+  };
+}
