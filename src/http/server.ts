@@ -3,6 +3,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { RequestListener, Server } from 'node:http';
+import type { Socket } from 'node:net';
 
 export interface HttpApp {
   readonly handler: RequestListener;
@@ -25,23 +26,30 @@ export async function listen(app: HttpApp, port: number, host: string): Promise<
   // Longer than the idle limit of common load balancers (60 s): they must not meet a socket that we are about to close.
   server.keepAliveTimeout = 65_000;
   server.headersTimeout = 30_000;
+  const sockets = new Set<Socket>();
+  server.on('connection', socket => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
   server.listen(port, host);
   await once(server, 'listening');
   const address = server.address();
   let closing: Promise<void> | undefined;
   return {
     port: typeof address === 'object' && address !== null ? address.port : port,
-    close: graceMs => (closing ??= close(server, app, graceMs)),
+    close: graceMs => (closing ??= close(server, sockets, app, graceMs)),
   };
 }
 
-async function close(server: Server, app: HttpApp, graceMs: number): Promise<void> {
+async function close(server: Server, sockets: ReadonlySet<Socket>, app: HttpApp, graceMs: number): Promise<void> {
   const closed = new Promise<void>(resolve => server.close(() => resolve()));
-  // A socket that is kept alive would hold the server open after its last answer.
-  server.on('request', (_request, response) => response.setHeader('Connection', 'close'));
+  // A socket that is kept alive would hold the server open after its last answer. Ahead of the app: it may answer at once.
+  server.prependListener('request', (_request, response) => response.setHeader('Connection', 'close'));
   app.endStreams();
   const sweep = setInterval(() => server.closeIdleConnections(), 20);
   const cut = setTimeout(() => server.closeAllConnections(), graceMs);
+  // Clients open sockets ahead of need. To Node those are not idle, and they would cost the whole grace.
+  for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy();
   await closed;
   clearInterval(sweep);
   clearTimeout(cut);
