@@ -1,7 +1,5 @@
 /** Everything that an instance has open on Redis: one connection for leases and mailbox, one for hints. */
 
-import { once } from 'node:events';
-
 import type { MailboxLimits } from '../contracts/thread-mailbox.ts';
 import { backoffMs } from '../core/backoff.ts';
 import { systemClock } from '../core/clock.ts';
@@ -9,7 +7,7 @@ import type { Clock } from '../core/clock.ts';
 import { errorMessage, isSignalsError } from '../core/errors.ts';
 import { silentLogger } from '../core/logger.ts';
 import type { Logger } from '../core/logger.ts';
-import { settledWithin, sleep } from '../core/waits.ts';
+import { aborted, settledWithin, sleep } from '../core/waits.ts';
 import { RedisConnector } from './connection.ts';
 import type { RedisClient, RedisSource } from './connection.ts';
 import { RedisKeys } from './keys.ts';
@@ -86,10 +84,11 @@ export class RedisBackend {
   /** A first attempt that fails is not the last: the client goes on by itself, and its errors are logged. */
   async #ready(client: RedisClient): Promise<void> {
     if (client.status === 'ready') return;
-    const ready = once(client, 'ready', { signal: this.#closing.signal });
+    const closing = aborted(this.#closing.signal);
+    // Not `events.once`: that gives up at the first `error`, and here every failed attempt is one.
+    const ready = new Promise<void>(resolve => client.once('ready', () => resolve()));
     client.connect().catch(() => {});
-    await ready.catch((error: unknown) => {
-      if (!this.#closing.signal.aborted) throw error;
-    });
+    await Promise.race([ready, closing.promise]);
+    closing.cancel();
   }
 }
