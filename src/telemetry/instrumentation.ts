@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 
 import { metrics, SpanStatusCode, trace } from '@opentelemetry/api';
-import type { Attributes, MeterProvider, Span, Tracer, TracerProvider } from '@opentelemetry/api';
+import type { Attributes, Context, MeterProvider, Span, Tracer, TracerProvider } from '@opentelemetry/api';
 
 import type { ThreadRef } from '../contracts/thread.ts';
 import { threadLeaseKey } from '../contracts/thread.ts';
@@ -40,6 +40,8 @@ export class Instrumentation {
   readonly renewalSampling: number;
   readonly runTrace: 'prompt' | 'parent' | 'link';
   readonly promptLimitMs: number;
+  /** Of the drain that is on: what is given up now belongs to it. */
+  drain: Context | undefined;
   readonly #hashIds: boolean;
 
   /** Throws `SIG_OPTION_INVALID`. */

@@ -6,7 +6,7 @@
  */
 
 import { context, ROOT_CONTEXT, SpanKind, trace } from '@opentelemetry/api';
-import type { Attributes, Context, Span } from '@opentelemetry/api';
+import type { Attributes, Context, Link, Span } from '@opentelemetry/api';
 
 import type { Chunk } from '../contracts/agent.ts';
 import type {
@@ -102,14 +102,14 @@ class InstrumentedMailbox implements ThreadMailbox {
   }
 
   async settle(request: SettleRequest): Promise<Settlement> {
-    const start = this.#recorder.now();
-    const within = context.active();
+    const at = { start: this.#recorder.now(), within: this.#settleContext(request.grant) };
+    const links = trace.getSpanContext(at.within) ? [] : this.#on.leases.linksTo(request.grant.key, request.grant.owner);
     try {
       const settlement = await this.#fenced(() => this.#inner.settle(request));
-      this.#settled(request, settlement, { start, within });
+      this.#settled(request, settlement, { ...at, links });
       return settlement;
     } catch (error) {
-      this.#settleFailed(request, { start, within }, error);
+      this.#settleFailed(request, { ...at, links }, error);
       throw error;
     }
   }
@@ -182,11 +182,23 @@ class InstrumentedMailbox implements ThreadMailbox {
     this.#recorder.record({ operation: 'acquire', outcome: failureOutcome(error), at, attributes, error });
   }
 
-  #settled(request: SettleRequest, settlement: Settlement, at: Moment): void {
+  /**
+   * A drain, else the run that ends here. Not the active context: a thread is run in that of whoever first woke it, and its
+   * last run may be hours later.
+   */
+  #settleContext({ key, owner }: Grant): Context {
+    return this.#on.drain ?? this.#on.leases.of(key, owner)?.run ?? ROOT_CONTEXT;
+  }
+
+  #settled(request: SettleRequest, settlement: Settlement, at: Moment & { links: Link[] }): void {
     const { grant } = settlement;
+    const { links } = at;
+    if (this.#on.drain) {
+      this.#on.instruments.drainLeases.add(1, { [keys.outcome]: grant ? 'transferred' : 'released' });
+    }
     const attributes = { ...this.#settleAttributes(request), [spanKeys.waiting]: settlement.waiting };
     if (!grant) {
-      this.#recorder.record({ operation: 'release', outcome: 'released', at, attributes });
+      this.#recorder.record({ operation: 'release', outcome: 'released', at, attributes, links });
       this.#on.leases.ended(request.grant.key);
       return;
     }
@@ -194,6 +206,7 @@ class InstrumentedMailbox implements ThreadMailbox {
       operation: 'transfer',
       outcome: 'transferred',
       at,
+      links,
       attributes: {
         ...attributes,
         ...tokenOf(grant),
@@ -205,16 +218,17 @@ class InstrumentedMailbox implements ThreadMailbox {
     this.#remember(grant, span, at);
   }
 
-  #settleFailed(request: SettleRequest, at: Moment, error: unknown): void {
+  #settleFailed(request: SettleRequest, at: Moment & { links: Link[] }, error: unknown): void {
+    const { links } = at;
     const attributes = this.#settleAttributes(request);
     const lost = isSignalsError(error, 'SIG_LEASE_LOST', 'SIG_LEASE_EXPIRED');
     if (lost) this.#on.leases.ended(request.grant.key);
     if (request.next) {
-      this.#recorder.record({ operation: 'transfer', outcome: lost ? 'not_owner' : 'error', at, attributes, error });
+      this.#recorder.record({ operation: 'transfer', outcome: lost ? 'not_owner' : 'error', at, attributes, links, error });
       return;
     }
     const outcome = isSignalsError(error, 'SIG_LEASE_EXPIRED') ? 'expired' : lost ? 'not_owner' : 'error';
-    this.#recorder.record({ operation: 'release', outcome, at, attributes, error });
+    this.#recorder.record({ operation: 'release', outcome, at, attributes, links, error });
   }
 
   async #fenced<T>(work: () => Promise<T>): Promise<T> {

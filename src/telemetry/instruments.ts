@@ -25,6 +25,9 @@ const routeDecisions: Readonly<Record<RouteDecision, true>> = {
   error: true,
 };
 
+export const reloadOutcomes = ['applied', 'rejected', 'unchanged'] as const;
+export const drainOutcomes = ['transferred', 'released', 'abandoned'] as const;
+
 /**
  * Counters start at 0 with each of their known attributes: a series that only appears with its first event hides that
  * event from `increase()`.
@@ -37,6 +40,8 @@ export function createInstruments(meter: Meter): Instruments {
   instruments.leaseTakeovers.add(0);
   instruments.leaseFenceRejections.add(0);
   for (const decision of Object.keys(routeDecisions)) instruments.routeDecisions.add(0, { [keys.decision]: decision });
+  for (const outcome of reloadOutcomes) instruments.configReloads.add(0, { [keys.outcome]: outcome });
+  for (const outcome of drainOutcomes) instruments.drainLeases.add(0, { [keys.outcome]: outcome });
   return instruments;
 }
 

@@ -1,7 +1,10 @@
 /** Which leases this instance holds, as far as its spans need to know: where each was acquired and when last renewed. */
 
-import type { Link, SpanContext } from '@opentelemetry/api';
+import type { Context, Link, SpanContext } from '@opentelemetry/api';
 import { TraceFlags } from '@opentelemetry/api';
+
+import { parseOwner } from '../contracts/thread.ts';
+import { spanKeys } from './names.ts';
 
 export interface KnownLease {
   readonly owner: string;
@@ -10,6 +13,8 @@ export interface KnownLease {
   readonly fencingToken?: number;
   /** `performance.now()` before the last successful acquire or renewal was asked for. */
   readonly askedAtMs: number;
+  /** Of the run that it is held for, once that is on. */
+  readonly run?: Context;
 }
 
 /** More leases than a process can run; reached only if ends are never reported. Then the oldest are forgotten. */
@@ -34,6 +39,17 @@ export class LeaseRegistry {
     return Math.min(1, Math.max(0, 1 - (times.nowMs - lease.askedAtMs) / times.ttlMs));
   }
 
+  /** The lease is held for this run, whose owner id names it. */
+  runStarted(key: string, runId: string, run: Context): void {
+    const lease = this.ofRun(key, runId);
+    if (lease) this.#known.set(key, { ...lease, run });
+  }
+
+  ofRun(key: string, runId: string): KnownLease | undefined {
+    const lease = this.#known.get(key);
+    return lease && parseOwner(lease.owner).runId === runId ? lease : undefined;
+  }
+
   of(key: string, owner: string): KnownLease | undefined {
     const lease = this.#known.get(key);
     return lease?.owner === owner ? lease : undefined;
@@ -49,8 +65,12 @@ export class LeaseRegistry {
 
   /** A link to where the lease was acquired; none when that span was not sampled and would lead nowhere. */
   linksTo(key: string, owner: string): Link[] {
-    const context = this.of(key, owner)?.acquiredIn;
-    if (!context || (context.traceFlags & TraceFlags.SAMPLED) === 0) return [];
-    return [{ context, attributes: { 'signals.link': 'acquire' } }];
+    return linksToAcquire(this.of(key, owner));
   }
+}
+
+export function linksToAcquire(lease: KnownLease | undefined): Link[] {
+  const context = lease?.acquiredIn;
+  if (!context || (context.traceFlags & TraceFlags.SAMPLED) === 0) return [];
+  return [{ context, attributes: { [spanKeys.link]: 'acquire' } }];
 }

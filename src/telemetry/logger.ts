@@ -7,7 +7,7 @@ import { invalidOption } from '../core/errors.ts';
 import type { LogFields, Logger } from '../core/logger.ts';
 import { redacted } from './redaction.ts';
 
-export const logLevels = ['debug', 'info', 'warn', 'error', 'silent'] as const;
+export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof logLevels)[number];
 
 export interface LoggerOptions {
@@ -35,7 +35,7 @@ export function createLogger(options: LoggerOptions): LevelledLogger {
     },
     options.destination ?? pino.destination({ dest: 1, sync: true }),
   );
-  const at = (level: Exclude<LogLevel, 'silent'>) => (message: string, fields?: LogFields) => {
+  const at = (level: 'debug' | 'info' | 'warn' | 'error') => (message: string, fields?: LogFields) => {
     // Asked first, since redaction costs more than the question.
     if (sink.isLevelEnabled(level)) sink[level]({ ...(fields && redacted(fields)), ...activeTrace() }, message);
   };

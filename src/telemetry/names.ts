@@ -38,6 +38,10 @@ export const spanKeys = {
   runAttempt: 'signals.run.attempt',
   runSignals: 'signals.run.signal_count',
   runWaitedMs: 'signals.run.waited_ms',
+  /** On a link: what it leads to. */
+  link: 'signals.link',
+  source: 'signals.config.source',
+  abandoned: 'signals.drain.abandoned',
   runConsumed: 'signals.run.consumed_count',
   signalId: 'signals.signal.id',
   signalType: 'signals.signal.type',

@@ -5,10 +5,12 @@ import type { Context, Link, Span } from '@opentelemetry/api';
 
 import type { Observer, RunFacts, RunScope } from '../contracts/observer.ts';
 import type { TraceCarrier } from '../contracts/signal.ts';
+import { threadLeaseKey } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import type { HoldEnd, RouteDecision, RunEnd } from '../core/outcomes.ts';
 import { failSpan } from './instrumentation.ts';
 import type { Instrumentation } from './instrumentation.ts';
+import { linksToAcquire } from './lease-registry.ts';
 import { keys, spanKeys, spanNames } from './names.ts';
 
 /** More links than this on one run say nothing more; the spec's own limit is 128. */
@@ -32,8 +34,8 @@ export class TelemetryObserver implements Observer {
   ended(key: string, end: HoldEnd, heldMs: number): void {
     this.#on.instruments.leaseActive.add(-1);
     this.#on.instruments.leaseHoldDuration.record(heldMs / 1000, { [keys.endReason]: end });
-    // A transferred key is held on by the next run, which has registered itself by now.
-    if (end !== 'transferred') this.#on.leases.ended(key);
+    // What ended in order was forgotten by whoever ended it; by now the key may be held again.
+    if (end !== 'transferred' && end !== 'released') this.#on.leases.ended(key);
   }
 
   routed(decision: RouteDecision): void {
@@ -58,6 +60,7 @@ export class TelemetryObserver implements Observer {
       parent,
     );
     const runContext = trace.setSpan(parent, span);
+    this.#on.leases.runStarted(threadLeaseKey(facts.thread), facts.runId, runContext);
     this.#on.instruments.runActive.add(1);
     let over = false;
     return {
@@ -83,8 +86,12 @@ export class TelemetryObserver implements Observer {
       facts.attempt === 1 && facts.signalCount === 1 && (facts.waitedMs ?? 0) <= this.#on.promptLimitMs;
     const continues = this.#on.runTrace === 'parent' || (this.#on.runTrace === 'prompt' && prompt);
     const rest = (facts.otherTraces ?? []).slice(0, maxLinks).flatMap(carrier => linkTo(contextOf(carrier)));
-    if (continues) return { parent: first, links: rest };
-    return { parent: ROOT_CONTEXT, links: [...linkTo(first), ...rest] };
+    const parent = continues ? first : ROOT_CONTEXT;
+    // Where it was claimed apart from the signal's own trace, as after a crash, that is where one reads on.
+    const traceId = trace.getSpanContext(parent)?.traceId;
+    const acquire = linksToAcquire(this.#on.leases.ofRun(threadLeaseKey(facts.thread), facts.runId));
+    const elsewhere = acquire.filter(link => link.context.traceId !== traceId);
+    return { parent, links: [...(continues ? [] : linkTo(first)), ...rest, ...elsewhere] };
   }
 
   #attributes(facts: RunFacts) {

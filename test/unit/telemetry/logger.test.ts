@@ -42,7 +42,7 @@ test('the level changes while running, in both directions', () => {
 
 test('an unknown level is refused by name and the old one stays', () => {
   const { logger } = capture('warn');
-  expect(() => logger.setLevel('loud')).toThrow('level must be one of debug, info, warn, error, silent, got "loud"');
+  expect(() => logger.setLevel('loud')).toThrow('level must be one of trace, debug, info, warn, error, fatal, silent, got "loud"');
   expect(logger.level).toBe('warn');
 });
 
