@@ -75,7 +75,8 @@ export class RedisBackend {
   /** Gives the server `limitMs` to take what was sent, then cuts the connections. */
   async close(limitMs: number): Promise<void> {
     this.#closing.abort();
-    const quit = Promise.all([this.#commands, this.#subscriber].map(client => client.status === 'ready' && client.quit()));
+    const open = [this.#commands, this.#subscriber].filter(client => client.status === 'ready');
+    const quit = Promise.all(open.map(client => client.quit()));
     await settledWithin(this.#clock, limitMs, quit);
     this.#commands.disconnect();
     this.#subscriber.disconnect();

@@ -80,7 +80,7 @@ test('wrong requests get their code, name the field, and the process goes on', a
   const path = '/api/agents/echo/send-message';
   expect(await post('/api/agents/nobody/send-message', message)).toMatchObject({
     status: 404,
-    body: { error: { code: 'SIG_AGENT_UNKNOWN', message: expect.stringContaining('echo') } },
+    body: { error: { code: 'SIG_AGENT_UNKNOWN', message: expect.stringContaining('echo') as string } },
   });
   expect(await post(path, '{"message": ')).toMatchObject({ status: 400, body: { error: { code: 'SIG_REQUEST_MALFORMED' } } });
   expect(await post(path, { ...message, message: 'x'.repeat(5000) })).toMatchObject({
@@ -89,11 +89,11 @@ test('wrong requests get their code, name the field, and the process goes on', a
   });
   expect(await post(path, { ...message, message: 'x'.repeat(2000) })).toMatchObject({
     status: 413,
-    body: { error: { code: 'SIG_SIGNAL_TOO_LARGE', message: expect.stringContaining('1024') } },
+    body: { error: { code: 'SIG_SIGNAL_TOO_LARGE', message: expect.stringContaining('1024') as string } },
   });
   expect(await post(path, { ...message, threadId: '' })).toMatchObject({
     status: 400,
-    body: { error: { code: 'SIG_REQUEST_INVALID', message: expect.stringContaining('threadId') } },
+    body: { error: { code: 'SIG_REQUEST_INVALID', message: expect.stringContaining('threadId') as string } },
   });
   expect(await post('/api/nowhere', {})).toMatchObject({ status: 404, body: { error: { code: 'SIG_ROUTE_UNKNOWN' } } });
   expect((await post(path, message)).status).toBe(200);
