@@ -64,8 +64,8 @@ export class RedisConnector {
   }
 
   /** A new, unconnected client. The caller owns it: `connect` it and `disconnect` it. */
-  open(role: ConnectionRole): RedisClient {
-    const client = this.#create(role);
+  open(role: ConnectionRole, overrides: RedisOptions = {}): RedisClient {
+    const client = this.#create(role, overrides);
     const seen = new Set<string>();
     client.on('error', (error: unknown) => {
       const message = errorMessage(error);
@@ -76,7 +76,7 @@ export class RedisConnector {
     return client;
   }
 
-  #create(role: ConnectionRole): RedisClient {
+  #create(role: ConnectionRole, overrides: RedisOptions): RedisClient {
     const options: RedisOptions = {
       lazyConnect: true,
       connectTimeout: 5000,
@@ -85,6 +85,7 @@ export class RedisConnector {
       reconnectOnError: error => error.message.startsWith('READONLY'),
       connectionName: `signals-runtime-${role}`,
       ...roleOptions[role](this.#commandTimeoutMs),
+      ...overrides,
     };
     const { client, cluster, redisOptions, url } = this.#source;
     if (client instanceof Cluster) return client.duplicate([], { ...clusterOptions(options), lazyConnect: true });

@@ -1,0 +1,404 @@
+/**
+ * Reads all feeds of one Redis node over one connection, however many they are. A doorbell says which streams have
+ * news; they are read without blocking, many in one command, and what handlers acked goes out ahead of the next read on
+ * the same connection.
+ *
+ * Where the server refuses tracking, the streams are looked at in turns instead: later, but with no more connections.
+ */
+
+import type { Redis } from 'ioredis';
+
+import { backoffMs } from '../../core/backoff.ts';
+import type { Clock, Timer } from '../../core/clock.ts';
+import { errorMessage } from '../../core/errors.ts';
+import type { Logger } from '../../core/logger.ts';
+import { AckSender } from './ack-sender.ts';
+import type { RawEntry } from './codec.ts';
+import { entriesOf } from './codec.ts';
+import { Doorbell } from './doorbell.ts';
+import { isMoved, isNoGroup, isRefused, isTransient } from './failures.ts';
+import { FanoutFeed } from './fanout-feed.ts';
+import type { Feed } from './feed.ts';
+import { GroupFeed } from './group-feed.ts';
+import type { GroupReader } from './group-feed.ts';
+import type { GroupCommands } from './group-commands.ts';
+import { ReadQueue } from './read-queue.ts';
+import type { Batch } from './read-queue.ts';
+import type { StreamsSettings } from './options.ts';
+
+export interface NodeReaderOptions {
+  readonly name: string;
+  readonly open: () => { reader: Redis; bell: Redis };
+  /** In a Cluster one command may only touch one slot. */
+  readonly cluster: boolean;
+  readonly settings: StreamsSettings;
+  readonly commands: GroupCommands;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** A stream is not served by this node any more. */
+  readonly moved: (feed: Feed) => void;
+}
+
+/** Reads under way at the same time: one being answered, one being handled, one on the wire. */
+const maxReads = 3;
+/** Every feed is looked at once in this time, should a ring ever be lost. */
+const sweepMs = 60_000;
+const silenceLimit = 5;
+
+type Phase = 'connecting' | 'tracking' | 'polling' | 'closed';
+
+export class NodeReader implements GroupReader {
+  readonly name: string;
+  readonly #options: NodeReaderOptions;
+  readonly #clock: Clock;
+  readonly #reader: Redis;
+  readonly #bell: Doorbell;
+  readonly #acks: AckSender;
+  readonly #queue: ReadQueue;
+  readonly #feeds = new Map<string, Feed[]>();
+  #phase: Phase = 'connecting';
+  /** Grows with each connection: what an older one still answers is not ours to judge. */
+  #epoch = 0;
+  #reads = 0;
+  #scheduled = false;
+  #attempts = 0;
+  #askedMs = 0;
+  #answeredMs: number;
+  #timers = new Set<Timer>();
+  #ticker: Timer | undefined;
+  #sweep: Feed[] = [];
+
+  constructor(options: NodeReaderOptions) {
+    this.#options = options;
+    this.name = options.name;
+    this.#clock = options.clock;
+    this.#answeredMs = options.clock.monotonicMs();
+    const { reader, bell } = options.open();
+    this.#reader = reader;
+    this.#bell = new Doorbell(
+      bell,
+      key => this.#rung(key),
+      () => this.#lost(),
+    );
+    this.#acks = new AckSender(reader, options.cluster, feed => options.moved(feed));
+    this.#queue = new ReadQueue(options.cluster);
+    reader.on('close', () => this.#lost());
+    reader.on('ready', () => void this.#attach());
+    bell.on('ready', () => void this.#attach());
+    reader.connect().catch(() => {});
+    bell.connect().catch(() => {});
+    this.#tick();
+  }
+
+  get feedCount(): number {
+    let count = 0;
+    for (const feeds of this.#feeds.values()) count += feeds.length;
+    return count;
+  }
+
+  /** Seconds since the server last answered. */
+  get silenceS(): number {
+    return (this.#clock.monotonicMs() - this.#answeredMs) / 1000;
+  }
+
+  add(feed: Feed): void {
+    const feeds = this.#feeds.get(feed.key);
+    if (!feeds) this.#feeds.set(feed.key, [feed]);
+    else if (!feeds.includes(feed)) feeds.push(feed);
+    feed.reader = this;
+    this.ring(feed);
+    if (feed instanceof GroupFeed && feed.acksLeft) this.acksWaiting(feed);
+  }
+
+  /** A feed of another reader, which may still wait for that one's answer. */
+  take(feed: Feed): void {
+    if (feed.schedule.state === 'reading' && feed instanceof GroupFeed) feed.recoverAfter ??= '0';
+    feed.schedule.state = 'idle';
+    this.add(feed);
+  }
+
+  remove(feed: Feed): void {
+    const left = this.#feeds.get(feed.key)?.filter(other => other !== feed) ?? [];
+    if (left.length > 0) this.#feeds.set(feed.key, left);
+    else this.#feeds.delete(feed.key);
+    if (feed.reader === this) feed.reader = undefined;
+  }
+
+  feeds(): Feed[] {
+    return [...this.#feeds.values()].flat();
+  }
+
+  ring(feed: Feed): void {
+    const { schedule } = feed;
+    if (schedule.state === 'reading') schedule.rung = true;
+    if (schedule.state !== 'idle') return;
+    if (feed.reader !== this || !feed.wanted) return;
+    schedule.state = 'queued';
+    this.#queue.push(feed);
+    this.#schedule();
+  }
+
+  acksWaiting(feed: GroupFeed): void {
+    this.#acks.add(feed);
+    this.#schedule();
+  }
+
+  /** Resolves when all acks so far are confirmed, or can't be. */
+  async flushAcks(): Promise<void> {
+    while (this.#up && this.#acks.waiting) await this.#acks.send();
+  }
+
+  /** Resolves when all reads so far were answered, or can't be. */
+  async barrier(): Promise<void> {
+    // Replies come in order; a connection that fails has nothing more to say.
+    if (this.#up) await this.#reader.ping().catch(() => {});
+  }
+
+  close(): void {
+    this.#phase = 'closed';
+    for (const timer of this.#timers) timer.cancel();
+    this.#ticker?.cancel();
+    this.#reader.disconnect();
+    this.#bell.connection.disconnect();
+  }
+
+  get #up(): boolean {
+    return this.#phase === 'tracking' || this.#phase === 'polling';
+  }
+
+  #rung(key: string | undefined): void {
+    if (key === undefined) for (const feed of this.feeds()) this.ring(feed);
+    else for (const feed of this.#feeds.get(key) ?? []) this.ring(feed);
+  }
+
+  #lost(): void {
+    if (this.#phase === 'closed') return;
+    this.#phase = 'connecting';
+    this.#epoch++;
+  }
+
+  /** Both connections are up: the bell is tied to the reader, and everything is read, since rings may have been missed. */
+  async #attach(): Promise<void> {
+    if (this.#phase === 'closed') return;
+    if (this.#reader.status !== 'ready' || this.#bell.connection.status !== 'ready') return;
+    const epoch = ++this.#epoch;
+    let phase: Phase = 'tracking';
+    try {
+      await this.#bell.attach(this.#reader);
+    } catch (error) {
+      if (epoch !== this.#epoch) return;
+      if (!isRefused(error)) return this.#attachLater(error);
+      phase = 'polling';
+      this.#options.logger.warn('the server refuses CLIENT TRACKING; streams are polled', {
+        node: this.name,
+        everyMs: this.#options.settings.blockMs,
+        error: errorMessage(error),
+      });
+    }
+    if (epoch !== this.#epoch) return;
+    this.#phase = phase;
+    this.#attempts = 0;
+    this.#answered();
+    this.#reads = 0;
+    for (const feed of this.feeds()) {
+      if (feed.schedule.state === 'reading') {
+        feed.schedule.state = 'idle';
+        if (feed instanceof GroupFeed) feed.recoverAfter ??= '0';
+      }
+      this.ring(feed);
+    }
+    if (phase === 'polling') this.#poll(epoch);
+    this.#schedule();
+  }
+
+  #attachLater(error: unknown): void {
+    this.#options.logger.debug('a reader could not be set up yet', { node: this.name, error: errorMessage(error) });
+    this.#later(backoffMs(++this.#attempts, 50, 2000), () => void this.#attach());
+  }
+
+  #poll(epoch: number): void {
+    this.#later(this.#options.settings.blockMs, () => {
+      if (epoch !== this.#epoch || this.#phase !== 'polling') return;
+      this.#rung(undefined);
+      this.#poll(epoch);
+    });
+  }
+
+  #schedule(): void {
+    if (this.#scheduled || !this.#up) return;
+    this.#scheduled = true;
+    queueMicrotask(() => {
+      this.#scheduled = false;
+      this.#pump();
+    });
+  }
+
+  #pump(): void {
+    if (!this.#up) return;
+    if (this.#acks.waiting) {
+      this.#asked();
+      void this.#acks.send().then(answered => {
+        if (answered) this.#answered();
+        if (this.#acks.waiting) this.#schedule();
+      });
+    }
+    while (this.#reads < maxReads) {
+      const batch = this.#queue.take();
+      if (!batch) return;
+      void this.#read(batch, this.#epoch);
+    }
+  }
+
+  async #read(batch: Batch, epoch: number): Promise<void> {
+    this.#reads++;
+    this.#asked();
+    for (const { schedule } of batch.feeds) {
+      schedule.state = 'reading';
+      schedule.rung = false;
+    }
+    let reply: Map<string, RawEntry[]> | undefined;
+    let failure: unknown;
+    try {
+      reply = await batch.send(this.#reader, this.#phase === 'tracking');
+    } catch (error) {
+      failure = error;
+    }
+    // The connection went: whoever came after it has put these feeds back to be read.
+    if (epoch !== this.#epoch) return this.#stale(batch, reply);
+    this.#reads--;
+    this.#answered();
+    if (reply) this.#deliver(batch, reply);
+    else this.#failed(batch, failure);
+    this.#schedule();
+  }
+
+  #stale(batch: Batch, reply: Map<string, RawEntry[]> | undefined): void {
+    if (!reply) return;
+    for (const feed of batch.feeds) feed.accept(entriesOf(reply.get(feed.key) ?? []));
+  }
+
+  #deliver(batch: Batch, reply: Map<string, RawEntry[]>): void {
+    for (const feed of batch.feeds) {
+      const raw = reply.get(feed.key) ?? [];
+      const { schedule } = feed;
+      schedule.state = 'idle';
+      schedule.failures = 0;
+      schedule.alone = false;
+      if (batch.history && feed instanceof GroupFeed) feed.recoverAfter = raw.at(-1)?.[0];
+      if (raw.length > 0) feed.accept(entriesOf(raw));
+      this.#queue.learn(raw);
+      if (feed.members.length === 0) feed.rest();
+      else if (schedule.rung || raw.length >= batch.count || batch.history) this.ring(feed);
+      else if (raw.length === 0 && feed instanceof FanoutFeed) void this.#checkRestart(feed);
+    }
+  }
+
+  /** Nothing after our position: is the stream the one that we read so far? */
+  async #checkRestart(feed: FanoutFeed): Promise<void> {
+    if (!feed.mayRestart) return;
+    try {
+      const info = (await this.#reader.xinfo('STREAM', feed.key)) as unknown[];
+      if (feed.restartedAs(String(info[info.indexOf('last-generated-id') + 1]))) this.ring(feed);
+    } catch (error) {
+      if (/no such key/.test(errorMessage(error))) feed.restart();
+      else if (isMoved(error)) this.#options.moved(feed);
+    }
+  }
+
+  #failed(batch: Batch, error: unknown): void {
+    for (const feed of batch.feeds) {
+      feed.schedule.state = 'idle';
+      // One feed of many is the cause: each is read alone until it has been read.
+      if (batch.feeds.length > 1) {
+        feed.schedule.alone = true;
+        this.ring(feed);
+      } else {
+        this.#failedAlone(feed, error);
+      }
+    }
+  }
+
+  #failedAlone(feed: Feed, error: unknown): void {
+    feed.schedule.failures++;
+    if (isMoved(error)) return this.#options.moved(feed);
+    if (isNoGroup(error) && feed instanceof GroupFeed) return void this.#recover(feed);
+    if (!isTransient(error) && feed.schedule.failures === 1) {
+      this.#options.logger.warn('a stream cannot be read; it is tried again', {
+        topic: feed.topic,
+        group: feed.group,
+        error: errorMessage(error),
+      });
+    }
+    this.#later(backoffMs(feed.schedule.failures, 50, 5000), () => this.ring(feed));
+  }
+
+  async #recover(feed: GroupFeed): Promise<void> {
+    try {
+      // Without a stream there is nothing to do: its next write rings.
+      const made = await this.#options.commands.recover(feed);
+      if (!made && this.#phase === 'tracking') return;
+    } catch (error) {
+      this.#options.logger.debug('a consumer group could not be re-created yet', {
+        topic: feed.topic,
+        group: feed.group,
+        error: errorMessage(error),
+      });
+    }
+    this.#later(backoffMs(feed.schedule.failures, 20, 5000), () => this.ring(feed));
+  }
+
+  #asked(): void {
+    this.#askedMs ||= this.#clock.monotonicMs();
+  }
+
+  #answered(): void {
+    this.#askedMs = 0;
+    this.#answeredMs = this.#clock.monotonicMs();
+  }
+
+  /** The hard deadline: a half-open socket never fails by itself. */
+  #tick(): void {
+    const { blockMs } = this.#options.settings;
+    this.#ticker = this.#clock.after(blockMs, () => {
+      this.#watch(blockMs * silenceLimit);
+      this.#sweepSome(blockMs);
+      this.#tick();
+    });
+  }
+
+  #watch(limitMs: number): void {
+    if (!this.#up) return;
+    const nowMs = this.#clock.monotonicMs();
+    if (this.#askedMs > 0 && nowMs - this.#askedMs > limitMs) {
+      this.#options.logger.warn('a reader gave no answer in time; it is connected again', { node: this.name, limitMs });
+      this.#askedMs = 0;
+      this.#reader.disconnect(true);
+      this.#bell.connection.disconnect(true);
+      return;
+    }
+    if (this.#askedMs > 0 || nowMs - this.#answeredMs < limitMs / 2) return;
+    this.#asked();
+    const epoch = this.#epoch;
+    Promise.all([this.#reader.ping(), this.#bell.connection.ping()]).then(
+      () => {
+        if (epoch === this.#epoch) this.#answered();
+      },
+      () => {},
+    );
+  }
+
+  #sweepSome(everyMs: number): void {
+    if (this.#phase !== 'tracking') return;
+    if (this.#sweep.length === 0) this.#sweep = this.feeds();
+    const share = Math.ceil((this.feedCount * everyMs) / sweepMs);
+    for (const feed of this.#sweep.splice(0, share)) this.ring(feed);
+  }
+
+  #later(delayMs: number, action: () => void): void {
+    const timer = this.#clock.after(delayMs, () => {
+      this.#timers.delete(timer);
+      action();
+    });
+    this.#timers.add(timer);
+  }
+}
