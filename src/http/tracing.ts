@@ -20,7 +20,7 @@ export function traceRequests(): RequestHandler {
     const parent = propagation.extract(context.active(), request.headers);
     const attributes = {
       [ATTR_HTTP_REQUEST_METHOD]: request.method,
-      [ATTR_URL_PATH]: request.path,
+      [ATTR_URL_PATH]: request.baseUrl + request.path,
       [ATTR_URL_SCHEME]: request.protocol,
     };
     const span = tracer.startSpan(request.method, { kind: SpanKind.SERVER, attributes }, parent);
