@@ -35,6 +35,8 @@ export interface RuntimeMetricsOptions {
 const resolutionMs = 10;
 /** The percentile is that of the last whole window, so that any number of readers sees the same. */
 const windowMs = 10_000;
+/** An observed value that is not shown: see `setup/known-values.ts`. */
+const unknown = Number.NaN;
 
 export function startRuntimeMetrics(options: RuntimeMetricsOptions): { stop(): void } {
   // Not in the context of whoever starts us: the timers go on for the life of the process.
@@ -67,8 +69,7 @@ function observeEventLoop({ instrumentation, clock = systemClock }: RuntimeMetri
   });
   const gauge = instrumentation.instruments.eventLoopDelayP99;
   const callback: ObservableCallback = result => {
-    const seconds = lastWindow ?? p99();
-    if (seconds !== undefined) result.observe(seconds);
+    result.observe(lastWindow ?? p99() ?? unknown);
   };
   gauge.addCallback(callback);
   return () => {
@@ -102,12 +103,10 @@ function observeBacklog(options: RuntimeMetricsOptions): () => void {
   /** A store that hangs leaves the last answer standing; after a few intervals that is no longer knowledge. */
   const fresh = () => (clock.monotonicMs() - knownAtMs <= 3 * backlogIntervalMs ? known : undefined);
   const waiting: ObservableCallback = result => {
-    const now = fresh();
-    if (now) result.observe(now.waiting);
+    result.observe(fresh()?.waiting ?? unknown);
   };
   const age: ObservableCallback = result => {
-    const ageMs = fresh()?.oldestAgeMs;
-    if (ageMs !== undefined) result.observe(ageMs / 1000);
+    result.observe((fresh()?.oldestAgeMs ?? unknown) / 1000);
   };
   inboxWaiting.addCallback(waiting);
   inboxOldestAge.addCallback(age);

@@ -24,6 +24,7 @@ import { operationSeconds } from './names.ts';
 import { Diagnostics } from './setup/diagnostics.ts';
 import { isDisabled, otlpEndpoint, wholeNumber } from './setup/environment.ts';
 import type { Environment } from './setup/environment.ts';
+import { exportingKnownOnly } from './setup/known-values.ts';
 import { PrometheusText } from './setup/prometheus-text.ts';
 import { createResource } from './setup/resource.ts';
 import type { Identity } from './setup/resource.ts';
@@ -98,7 +99,7 @@ function startTraces(url: string, resource: Resource, options: TelemetryOptions)
     sampler: createSampler(environment, logger),
     spanProcessors: [
       new BatchSpanProcessor({
-        exporter: new OTLPTraceExporter({ url }),
+        exporter: new OTLPTraceExporter({ url, ...exportLimit('TRACES', environment, logger) }),
         ...given('scheduledDelayMillis', number('OTEL_BSP_SCHEDULE_DELAY')),
         ...given('exportTimeoutMillis', number('OTEL_BSP_EXPORT_TIMEOUT')),
         ...given('maxQueueSize', number('OTEL_BSP_MAX_QUEUE_SIZE')),
@@ -129,12 +130,18 @@ function otlpReader(url: string | undefined, { environment, logger }: TelemetryO
   const timeoutMs = wholeNumber(environment, 'OTEL_METRIC_EXPORT_TIMEOUT', 1, logger) ?? 30_000;
   return [
     new PeriodicExportingMetricReader({
-      exporter: new OTLPMetricExporter({ url }),
+      exporter: exportingKnownOnly(new OTLPMetricExporter({ url, ...exportLimit('METRICS', environment, logger) })),
       exportIntervalMillis: intervalMs,
       exportTimeoutMillis: Math.min(timeoutMs, intervalMs),
       cardinalityLimits: { default: seriesLimit },
     }),
   ];
+}
+
+/** Longest time for one export, retries included. */
+function exportLimit(signal: 'TRACES' | 'METRICS', environment: Environment, logger: Logger): { timeoutMillis?: number } {
+  const own = wholeNumber(environment, `OTEL_EXPORTER_OTLP_${signal}_TIMEOUT`, 1, logger);
+  return given('timeoutMillis', own ?? wholeNumber(environment, 'OTEL_EXPORTER_OTLP_TIMEOUT', 1, logger));
 }
 
 function telemetryOf(started: Started, logger: Logger): Telemetry {

@@ -5,6 +5,7 @@ import { MetricReader } from '@opentelemetry/sdk-metrics';
 
 import { errorMessage } from '../../core/errors.ts';
 import type { Logger } from '../../core/logger.ts';
+import { knownOnly } from './known-values.ts';
 import { withPrometheusNames } from './prometheus-names.ts';
 
 export class PrometheusText extends MetricReader {
@@ -22,7 +23,7 @@ export class PrometheusText extends MetricReader {
       const { resourceMetrics, errors } = await this.collect();
       for (const error of errors) this.#logger.warn('metric could not be read', { error: errorMessage(error) });
       // The serializer may bring its own copy of the metrics package, in which the same types have other identities.
-      const named: unknown = withPrometheusNames(resourceMetrics);
+      const named: unknown = withPrometheusNames(knownOnly(resourceMetrics));
       return ended(this.#serializer.serialize(named as Parameters<PrometheusSerializer['serialize']>[0]));
     } catch (error) {
       this.#logger.warn('metrics could not be collected', { error: errorMessage(error) });
