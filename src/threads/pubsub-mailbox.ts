@@ -145,7 +145,10 @@ export class PubSubMailbox implements ThreadMailbox {
     const elsewhere = await this.#peers.seen(thread, request.envelope.signal.id);
     if (elsewhere) return { action: elsewhere, duplicate: true };
     const delivery = await this.#accept(request, text, undefined);
-    if (delivery.action === 'wake') await this.#announceOrphan(local);
+    // Whoever acquired the thread while the peers were asked has collected before this signal was here.
+    const since = await this.#leases.ownerOf(thread);
+    if (since !== undefined) await this.#remind(local, since);
+    else if (delivery.action === 'wake') await this.#announceOrphan(local);
     return delivery;
   }
 
@@ -200,7 +203,9 @@ export class PubSubMailbox implements ThreadMailbox {
       }
       if (local.inbox.waking === 0 && this.#peers.none) return undefined;
       const grant = await this.#leases.acquire(thread, claim);
-      if (!grant || local.run?.owner === claim.owner) return grant; // another's, or a retry after a lost reply
+      const { run } = local;
+      const isRetry = run?.owner === claim.owner && run.fencingToken === grant?.fencingToken;
+      if (!grant || isRetry) return grant; // another's, or given before and its reply lost
       await this.#peers.collect(local, claim.owner);
       if (local.inbox.waking === 0) {
         await this.#giveUp(local, claim.owner);
