@@ -1,7 +1,6 @@
 /** Agents of the user's own, from a module of theirs. */
 
 import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { basename, extname, isAbsolute, join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
@@ -10,6 +9,7 @@ import { errorMessage, SignalsError } from '../core/errors.ts';
 import { findMastraCore } from './mastra-core.ts';
 import { isMastraAgent, mastraAgent } from './mastra-agent.ts';
 import type { MastraCore } from './mastra-agent.ts';
+import { findPackageFile } from './packages.ts';
 
 const allowed =
   'a function (run) => AsyncIterable<chunk>, an agent definition { id, name, run }, a Mastra agent, a Mastra instance, ' +
@@ -19,11 +19,12 @@ const allowed =
  * The agents that a module exports: those of its default export if it has one, else those of all its named exports. A
  * function is called after its export, a default one after its file.
  *
- * @param specifier a file, relative to the working directory, or the name of a package.
+ * @param specifier a file, relative to `directory`, or the name of a package that is installed there.
+ * @param directory default: the working directory.
  * Throws `SIG_AGENT_MODULE_INVALID`, naming the file, the export and what is allowed.
  */
-export async function loadAgentModule(specifier: string): Promise<AgentDefinition[]> {
-  const file = locate(specifier);
+export async function loadAgentModule(specifier: string, directory = process.cwd()): Promise<AgentDefinition[]> {
+  const file = locate(specifier, directory);
   let exported: Record<string, unknown>;
   try {
     exported = (await import(pathToFileURL(file).href)) as Record<string, unknown>;
@@ -89,17 +90,16 @@ class ModuleReader {
   }
 }
 
-function locate(specifier: string): string {
-  const path = specifier.startsWith('file:') ? fileURLToPath(specifier) : resolve(specifier);
+function locate(specifier: string, directory: string): string {
+  const path = specifier.startsWith('file:') ? fileURLToPath(specifier) : resolve(directory, specifier);
   if (existsSync(path)) return path;
   if (specifier.startsWith('file:') || specifier.startsWith('.') || isAbsolute(specifier)) {
     throw invalid(`there is no file ${path}`);
   }
-  try {
-    return createRequire(join(process.cwd(), 'package.json')).resolve(specifier);
-  } catch (error) {
-    throw invalid(`${JSON.stringify(specifier)} is neither a file nor a package that is installed here`, error);
-  }
+  const [, name = '', subpath = ''] = /^((?:@[^/]+\/)?[^/]+)(\/.+)?$/.exec(specifier) ?? [];
+  const file = findPackageFile(name, `.${subpath}`, join(directory, 'package.json'));
+  if (file !== undefined) return file;
+  throw invalid(`${JSON.stringify(specifier)} is neither a file nor a package that can be imported from ${directory}`);
 }
 
 /** A Mastra instance, or agents by id. */
