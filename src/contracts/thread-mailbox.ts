@@ -15,7 +15,10 @@ export interface LeaseClaim {
   readonly ttlMs: number;
 }
 
-/** A lease that was given to us. */
+/**
+ * A lease that was given to us. If a run before it was never settled, its owner is gone: where the store can, it puts an
+ * `error` chunk with `SIG_LEASE_LOST` and that run's id on the output in the same step, so that readers don't wait for more of it.
+ */
 export interface Grant {
   readonly key: string;
   readonly owner: string;
@@ -78,6 +81,8 @@ export interface Taken {
   readonly cursor: string;
   /** Somebody asked to abort this run. */
   readonly abortRequested: boolean;
+  /** Entries that had been given to runs too often and went to the dead letters in this step. */
+  readonly deadLettered?: number;
 }
 
 export interface SettleRequest {
@@ -149,7 +154,10 @@ export interface ThreadMailbox {
    * may be given again; they are not put there twice. One call per grant at a time.
    */
   append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void>;
-  /** Resolves when the position to read from is fixed: whatever is put out after that will be read. */
+  /**
+   * Resolves when the position to read from is fixed: whatever is put out after that will be read. A reader that was away or
+   * slow for longer than output is kept gets a chunk of type `signals-missed` in place of what it missed.
+   */
   follow(request: FollowRequest): Promise<AsyncIterable<OutputChunk>>;
   /** Ask the owner, wherever it is, to stop its run. */
   abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome>;

@@ -30,6 +30,10 @@ export interface ThreadKeys extends LeaseKeys {
   readonly dead: string;
   /** Sorted set of the partition: thread name by the time (ms) at which somebody must look at it. */
   readonly index: string;
+  /** Hash of the partition: the runs that are on, by id, and the names of their threads. */
+  readonly runs: string;
+  /** Sorted set of the partition: names of threads with dead letters, by the time (ms) of the newest. */
+  readonly deadIndex: string;
 }
 
 export class RedisKeys {
@@ -58,6 +62,8 @@ export class RedisKeys {
       out: `${this.prefix}:out:${key}`,
       dead: `${this.prefix}:dead:${key}`,
       index: this.index(partitionOf(thread)),
+      runs: this.runs(partitionOf(thread)),
+      deadIndex: this.deadIndex(partitionOf(thread)),
     };
   }
 
@@ -68,6 +74,14 @@ export class RedisKeys {
 
   index(partition: number): string {
     return `${this.prefix}:waiting:{p${partition}}`;
+  }
+
+  runs(partition: number): string {
+    return `${this.prefix}:runs:{p${partition}}`;
+  }
+
+  deadIndex(partition: number): string {
+    return `${this.prefix}:graves:{p${partition}}`;
   }
 
   /** String: the number of partitions that this data was written with. */

@@ -6,8 +6,9 @@ import { SignalsError } from '../core/errors.ts';
 
 /** Entries read at a time when signals are taken: bounds the time of one script. */
 export const takePageSize = 256;
-/** Dead letters kept per thread (about). */
-export const deadLettersKept = 1000;
+/** Dead letters kept per thread (about), and for how long after the newest: a week to look at them. */
+export const deadLettersKept = 100;
+export const deadLettersKeptMs = 7 * 24 * 3_600_000;
 
 type StoredEnvelope = Envelope & {
   activeAttributes?: Readonly<Record<string, unknown>>;

@@ -35,7 +35,7 @@ import type { Logger } from '../core/logger.ts';
 import { storeError } from './connection.ts';
 import type { RedisClient } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
-import { decodeEntry, deadLettersKept, encodeEnvelope, replyOf, takePageSize } from './mailbox-wire.ts';
+import { deadLettersKept, deadLettersKeptMs, decodeEntry, encodeEnvelope, replyOf, takePageSize } from './mailbox-wire.ts';
 import type { Reply } from './mailbox-wire.ts';
 import { followOutput } from './output-reader.ts';
 import { repeatable } from './repeatable.ts';
@@ -109,12 +109,13 @@ export class RedisMailbox implements ThreadMailbox {
       this.#scripts.deliver,
       [
         keys.lease, keys.token, keys.fence, keys.inbox, keys.state, keys.index,
-        this.#keys.seen(thread, envelope.signal.id), keys.out,
+        this.#keys.seen(thread, envelope.signal.id), keys.out, keys.runs,
       ],
       [
         threadName(thread), text, envelope.agentId, envelope.turn, request.ifActive.behavior, request.ifIdle.behavior,
         claim?.owner ?? '', claim?.ttlMs ?? 0, this.#limits.dedupeWindowMs, this.#limits.maxEntries,
         this.#limits.maxBytes, request.expectedRunId ?? '', this.#instanceChannels(thread), this.#orphanChannel(thread),
+        envelope.signal.id,
       ],
     );
     return this.#delivery(reply, thread, claim, askedAt, request.expectedRunId);
@@ -146,7 +147,7 @@ export class RedisMailbox implements ThreadMailbox {
     const askedAt = instant(this.#clock);
     const reply = await this.#run(
       this.#scripts.claim,
-      [keys.lease, keys.token, keys.fence, keys.state, keys.index, keys.out],
+      [keys.lease, keys.token, keys.fence, keys.state, keys.index, keys.out, keys.runs],
       [threadName(thread), claim.owner, claim.ttlMs, this.#instanceChannels(thread)],
     );
     return reply.code === 'granted' ? grantOf(thread, claim, reply.text(0), askedAt) : undefined;
@@ -156,10 +157,10 @@ export class RedisMailbox implements ThreadMailbox {
     const keys = this.#keys.thread(thread);
     const reply = await this.#run(
       this.#scripts.take,
-      [keys.lease, keys.token, keys.inbox, keys.state, keys.index, keys.dead],
+      [keys.lease, keys.token, keys.inbox, keys.state, keys.index, keys.dead, keys.deadIndex],
       [
         threadName(thread), grant.owner, tokenText(grant), this.#limits.maxDeliveryAttempts, deadLettersKept,
-        takePageSize, join?.agentId ?? '', join?.cursor ?? '',
+        takePageSize, join?.agentId ?? '', join?.cursor ?? '', deadLettersKeptMs,
       ],
     );
     if (reply.code === 'lost') throw lost(grant);
@@ -167,6 +168,7 @@ export class RedisMailbox implements ThreadMailbox {
       cursor: reply.text(0),
       abortRequested: reply.number(1) === 1,
       entries: reply.list(2).map((entry): InboxEntry => decodeEntry(entry)),
+      deadLettered: reply.number(3),
     };
   }
 
@@ -175,7 +177,7 @@ export class RedisMailbox implements ThreadMailbox {
     const askedAt = instant(this.#clock);
     const reply = await this.#run(
       this.#scripts.settle,
-      [keys.lease, keys.token, keys.fence, keys.inbox, keys.state, keys.index, keys.out],
+      [keys.lease, keys.token, keys.fence, keys.inbox, keys.state, keys.index, keys.out, keys.runs],
       [
         threadName(thread), grant.owner, tokenText(grant), next?.owner ?? '', next?.ttlMs ?? 0,
         this.#orphanChannel(thread), consumed.length, ...consumed, ...returned,

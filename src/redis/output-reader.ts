@@ -3,8 +3,8 @@
  * it can go on at another instance, and a lost hint costs a delay only.
  */
 
-import type { FollowRequest, OutputChunk } from '../contracts/thread-mailbox.ts';
 import type { Chunk } from '../contracts/agent.ts';
+import type { FollowRequest, OutputChunk } from '../contracts/thread-mailbox.ts';
 import type { Clock } from '../core/clock.ts';
 import { sleep } from '../core/waits.ts';
 import { storeError } from './connection.ts';
@@ -25,6 +25,11 @@ interface OutputSource {
   clock: Clock;
 }
 
+interface Row extends OutputChunk {
+  /** The position of the chunk that was put out before this one. */
+  previous: string;
+}
+
 /** Resolves when the position to read from is fixed. */
 export async function followOutput(source: OutputSource, request: FollowRequest): Promise<AsyncIterable<OutputChunk>> {
   const cursor = request.after ?? (await startOf(source, source.keys.thread(request.thread)));
@@ -41,10 +46,11 @@ async function* readOutput(source: OutputSource, request: FollowRequest, start: 
     while (!request.signal.aborted) {
       const seen = hints.heard;
       const page = await readPage(source, keys, cursor);
-      for (const chunk of page) {
+      for (const { previous, ...output } of page) {
         if (request.signal.aborted) return;
-        cursor = chunk.id;
-        yield chunk;
+        if (previous !== cursor) yield { id: previous, chunk: missedChunk(cursor, previous) };
+        cursor = output.id;
+        yield output;
       }
       if (page.length === 0) await hints.beyond(seen, source.clock, request.signal);
     }
@@ -53,13 +59,22 @@ async function* readOutput(source: OutputSource, request: FollowRequest, start: 
   }
 }
 
-async function readPage({ client, clock }: OutputSource, keys: ThreadKeys, cursor: string): Promise<OutputChunk[]> {
+/** The reader was away, or slow, for so long that chunks went which it had not seen. */
+function missedChunk(after: string, until: string): Chunk {
+  return { type: 'signals-missed', payload: { after, until } };
+}
+
+async function readPage({ client, clock }: OutputSource, keys: ThreadKeys, cursor: string): Promise<Row[]> {
   try {
     const rows = await repeatable(clock, () => client.xrange(keys.out, `(${cursor}`, '+', 'COUNT', pageSize));
-    return rows.map(([id, fields]) => ({ id, chunk: JSON.parse(fields[1] ?? 'null') as Chunk }));
+    return rows.map(([id, fields]) => rowOf(id, fields));
   } catch (error) {
     throw storeError('reading output', error);
   }
+}
+
+function rowOf(id: string, [, text = 'null', , previous = '0-0']: string[]): Row {
+  return { id, chunk: JSON.parse(text) as Chunk, previous };
 }
 
 /** The start of the run that is on, else the end of what there is. */

@@ -13,7 +13,9 @@
 
 if not holds_lease(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) then return {'lost'} end
 if tonumber(redis.call('HGET', KEYS[4], 'batch') or 0) < tonumber(ARGV[6]) then
-  for at = 7, #ARGV do redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[3], '*', 'chunk', ARGV[at]) end
+  local last = last_chunk(KEYS[3])
+  for at = 7, #ARGV do last = put_chunk(KEYS[3], last, ARGV[at]) end
+  redis.call('XTRIM', KEYS[3], 'MAXLEN', '~', ARGV[3])
   redis.call('HSET', KEYS[4], 'batch', ARGV[6])
   redis.call('PEXPIRE', KEYS[3], ARGV[4])
   redis.call('SPUBLISH', ARGV[5], '')

@@ -1,6 +1,6 @@
 -- Takes a thread that waits without an owner. Where there is an owner after all, it is reminded.
 --
--- KEYS  1 lease  2 token  3 fence  4 state  5 index  6 out
+-- KEYS  1 lease  2 token  3 fence  4 state  5 index  6 out  7 runs
 -- ARGV  1 thread name  2 claiming owner  3 lease TTL ms  4 instance channel prefix
 --
 -- Replies
@@ -29,6 +29,6 @@ if waking(KEYS[4]) == 0 then
   return {'empty'}
 end
 local token = grant_lease(KEYS[1], KEYS[2], KEYS[3], claim, ttl)
-begin_run(KEYS[4], KEYS[6])
+begin_run(KEYS[4], KEYS[6], KEYS[7], name, claim)
 redis.call('ZADD', KEYS[5], now_ms() + ttl, name)
 return {'granted', token}

@@ -1,11 +1,12 @@
 -- Accepts a signal for a thread: appends it to the inbox, tells the owner, or makes the caller the owner. One step, so
 -- that no signal can fall between an owner that is leaving and one that is not there yet (S1, S2, S3).
 --
--- KEYS  1 lease  2 token  3 fence  4 inbox  5 state  6 index  7 seen  8 out
+-- KEYS  1 lease  2 token  3 fence  4 inbox  5 state  6 index  7 seen  8 out  9 runs
 -- ARGV  1 thread name          2 envelope (JSON)    3 agent id        4 turn: current | next
 --       5 behavior if active   6 behavior if idle   7 claiming owner, '' = may not take the thread
 --       8 lease TTL ms         9 dedupe window ms  10 most entries   11 most bytes
 --      12 only into this run, '' = any             13 instance channel prefix    14 orphan channel
+--      15 signal id
 --
 -- Replies
 --   {'accepted', action, owner or '', token or '', waiting before}   token: the lease is the caller's
@@ -14,8 +15,8 @@
 --   {'full', entries, bytes}
 --
 -- The state hash of a thread: `wake` waiting entries that wake, `bytes` size of all that wait, `try:<entry>` deliveries of
--- an entry, `from` the output's end when the current run began, `batch` the last of its output batches, `abort` the owner
--- whose run is asked to stop.
+-- an entry, `run` the run that is on, `from` the output's end when it began, `batch` the last of its output batches,
+-- `abort` the owner whose run is asked to stop.
 
 -- @include thread-lease
 
@@ -43,7 +44,7 @@ local bytes = tonumber(redis.call('HGET', KEYS[5], 'bytes') or 0)
 if entries >= tonumber(ARGV[10]) or bytes + #envelope > tonumber(ARGV[11]) then return {'full', entries, bytes} end
 
 local wakes = behavior ~= 'persist'
-redis.call('XADD', KEYS[4], '*', 'signal', envelope, 'agent', ARGV[3], 'turn', ARGV[4],
+redis.call('XADD', KEYS[4], '*', 'signal', envelope, 'id', ARGV[15], 'agent', ARGV[3], 'turn', ARGV[4],
   'branch', owner and 'active' or 'idle', 'wakes', wakes and '1' or '0')
 redis.call('HINCRBY', KEYS[5], 'bytes', #envelope)
 redis.call('SET', KEYS[7], behavior, 'PX', ARGV[9])
@@ -61,6 +62,6 @@ if claim == '' then
   return {'accepted', behavior, '', '', entries}
 end
 local token = grant_lease(KEYS[1], KEYS[2], KEYS[3], claim, ttl)
-begin_run(KEYS[5], KEYS[8])
+begin_run(KEYS[5], KEYS[8], KEYS[9], name, claim)
 redis.call('ZADD', KEYS[6], now_ms() + ttl, name)
 return {'accepted', behavior, claim, token, entries}

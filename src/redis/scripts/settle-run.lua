@@ -1,7 +1,7 @@
 -- Ends a run: removes what it consumed; then, if something that wakes is waiting, hands the lease to the next run, else gives
 -- it up. One step, so that no signal can slip in between "nothing is waiting" and "released" (S3).
 --
--- KEYS  1 lease  2 token  3 fence  4 inbox  5 state  6 index  7 out
+-- KEYS  1 lease  2 token  3 fence  4 inbox  5 state  6 index  7 out  8 runs
 -- ARGV  1 thread name  2 owner  3 token  4 next owner, '' = release  5 lease TTL ms  6 orphan channel
 --       7 number of consumed entries  8.. their ids, then those of entries that were given and not read
 --
@@ -40,16 +40,16 @@ for at = first, last do
 end
 for at = last + 1, #ARGV do redis.call('HINCRBY', KEYS[5], 'try:' .. ARGV[at], -1) end
 
+end_run(KEYS[5], KEYS[8])
 local waiting = waking(KEYS[5])
 if waiting > 0 and next_owner ~= '' then
   local token = grant_lease(KEYS[1], KEYS[2], KEYS[3], next_owner, ttl)
-  begin_run(KEYS[5], KEYS[7])
+  begin_run(KEYS[5], KEYS[7], KEYS[8], name, next_owner)
   redis.call('ZADD', KEYS[6], now_ms() + ttl, name)
   return {'continued', token, waiting}
 end
 
 redis.call('DEL', KEYS[1], KEYS[2])
-redis.call('HDEL', KEYS[5], 'from', 'abort', 'batch')
 if waiting > 0 then
   redis.call('ZADD', KEYS[6], now_ms(), name)
   redis.call('SPUBLISH', ARGV[6], name)

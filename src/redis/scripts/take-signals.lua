@@ -1,13 +1,13 @@
 -- Gives the owner's run the entries that are for it, each counted once more; what was given too often goes to the dead
 -- letters. Choice and count are one step: an entry that was only looked at was not delivered.
 --
--- KEYS  1 lease  2 token  3 inbox  4 state  5 index  6 dead
+-- KEYS  1 lease  2 token  3 inbox  4 state  5 index  6 dead  7 dead index
 -- ARGV  1 thread name  2 owner  3 token  4 most deliveries of an entry  5 most dead letters kept  6 page size
---       7 agent of a run that is on, '' = the run starts  8 cursor of a run that is on
+--       7 agent of a run that is on, '' = the run starts  8 cursor of a run that is on  9 dead letters are kept for ms
 --
 -- Replies
 --   {'lost'}
---   {'taken', cursor, 1 if an abort was asked for else 0, {{id, envelope, branch, wakes, attempt}, ...}}
+--   {'taken', cursor, 1 if an abort was asked for else 0, {{id, envelope, branch, wakes, attempt}, ...}, dead-lettered}
 
 -- @include thread-lease
 -- @include inbox-entries
@@ -17,7 +17,7 @@ if not holds_lease(KEYS[1], KEYS[2], ARGV[2], ARGV[3]) then return {'lost'} end
 local agent, cursor = ARGV[7], ARGV[8]
 local starting = agent == ''
 if starting then cursor = '0-0' end
-local taken = {}
+local taken, dead = {}, 0
 
 -- Gives one entry, or removes it when it had its deliveries. Answers whether it was removed.
 local function give(entry)
@@ -26,7 +26,12 @@ local function give(entry)
     taken[#taken + 1] = {entry.id, entry.signal, entry.branch, entry.wakes, attempt}
     return false
   end
-  redis.call('XADD', KEYS[6], 'MAXLEN', '~', ARGV[5], '*', 'signal', entry.signal, 'entry', entry.id, 'attempts', attempt - 1)
+  redis.call('XADD', KEYS[6], 'MAXLEN', '~', ARGV[5], '*', 'signal', entry.signal, 'id', entry.id_of_signal,
+    'agent', entry.agent, 'turn', entry.turn, 'branch', entry.branch, 'wakes', entry.wakes, 'attempts', attempt - 1)
+  redis.call('PEXPIRE', KEYS[6], ARGV[9])
+  redis.call('ZADD', KEYS[7], now_ms(), ARGV[1])
+  redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', now_ms() - tonumber(ARGV[9]))
+  dead = dead + 1
   remove_entry(KEYS[3], KEYS[4], entry)
   return true
 end
@@ -59,4 +64,4 @@ until #taken > 0
 
 if waking(KEYS[4]) == 0 then redis.call('ZREM', KEYS[5], ARGV[1]) end
 local abort = redis.call('HGET', KEYS[4], 'abort') == ARGV[2]
-return {'taken', cursor, abort and 1 or 0, taken}
+return {'taken', cursor, abort and 1 or 0, taken, dead}

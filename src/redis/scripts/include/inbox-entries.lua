@@ -1,10 +1,11 @@
--- entries of an inbox stream as tables { id, signal, agent, turn, branch, wakes }
+-- entries of an inbox as tables { id (of the entry), id_of_signal, signal, agent, turn, branch, wakes }
 
 local function read_entries(inbox, from, to, count)
   local entries = redis.call('XRANGE', inbox, from, to, 'COUNT', count)
   for at, item in ipairs(entries) do
-    local entry = {id = item[1]}
+    local entry = {}
     for i = 1, #item[2], 2 do entry[item[2][i]] = item[2][i + 1] end
+    entry.id_of_signal, entry.id = entry.id, item[1]
     entries[at] = entry
   end
   return entries

@@ -1,5 +1,6 @@
 -- a thread's lease as the mailbox scripts see it
 -- @include mint-token
+-- @include output-chunks
 
 local function now_ms()
   local time = redis.call('TIME')
@@ -23,11 +24,26 @@ local function grant_lease(lease, token, fence, owner, ttl)
   return minted
 end
 
--- Marks where the output of the run that begins now will start.
-local function begin_run(state, out)
-  local last = redis.call('XREVRANGE', out, '+', '-', 'COUNT', 1)
-  redis.call('HSET', state, 'from', last[1] and last[1][1] or '0-0')
-  redis.call('HDEL', state, 'abort', 'batch')
+-- Forgets the run that is on. Answers its id, if there was one.
+local function end_run(state, runs)
+  local run = redis.call('HGET', state, 'run')
+  if run then redis.call('HDEL', runs, run) end
+  redis.call('HDEL', state, 'run', 'from', 'abort', 'batch')
+  return run
+end
+
+-- Notes the run that begins now and where its output will start. A run before it that was never settled died with its
+-- owner: whoever reads the output is told that no more of it will come.
+local function begin_run(state, out, runs, name, owner)
+  local cut_short = end_run(state, runs)
+  local last = last_chunk(out)
+  if cut_short and redis.call('EXISTS', out) == 1 then
+    local chunk = {type = 'error', runId = cut_short, from = 'AGENT',
+      payload = {error = {code = 'SIG_LEASE_LOST', message = 'the owner of this run is gone; its signals are run again'}}}
+    last = put_chunk(out, last, cjson.encode(chunk))
+  end
+  redis.call('HSET', state, 'run', run_of(owner), 'from', last)
+  redis.call('HSET', runs, run_of(owner), name)
 end
 
 local function waking(state)
