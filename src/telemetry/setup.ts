@@ -29,6 +29,8 @@ import { PrometheusText } from './setup/prometheus-text.ts';
 import { createResource } from './setup/resource.ts';
 import type { Identity } from './setup/resource.ts';
 import { createSampler } from './setup/sampler.ts';
+import { parseTraceSettings } from './trace-settings.ts';
+import type { TraceSettings } from './trace-settings.ts';
 
 export interface TelemetryOptions extends Identity {
   readonly environment: Environment;
@@ -36,6 +38,8 @@ export interface TelemetryOptions extends Identity {
 }
 
 export interface Telemetry {
+  /** How traces are to be drawn, for `new Instrumentation(...)`. */
+  readonly tracing: TraceSettings;
   /** Prometheus text, format 0.0.4. Never rejects. */
   collectMetrics(): Promise<string>;
   /** Sends what is left and stops, within `limitMs` whatever the collector does. Never rejects. */
@@ -52,10 +56,13 @@ interface Started {
   readonly stops: readonly (() => Promise<void>)[];
 }
 
-/** Once per process. Throws `SIG_SETTINGS_INVALID` for an endpoint that is no URL, and nothing else. */
+/** Once per process. Throws `SIG_SETTINGS_INVALID` for a variable that makes no sense, and nothing else. */
 export function startTelemetry(options: TelemetryOptions): Promise<Telemetry> {
-  // `async` only to the outside, so that a resource that has to be asked for can come later.
-  return new Promise(resolve => resolve(telemetryOf(start(options), options.logger)));
+  // Asynchronous only to the outside, so that a resource that has to be asked for can come later.
+  return new Promise(resolve => {
+    const tracing = parseTraceSettings(options.environment);
+    resolve(telemetryOf(start(options), tracing, options.logger));
+  });
 }
 
 function start(options: TelemetryOptions): Started {
@@ -144,7 +151,7 @@ function exportLimit(signal: 'TRACES' | 'METRICS', environment: Environment, log
   return given('timeoutMillis', own ?? wholeNumber(environment, 'OTEL_EXPORTER_OTLP_TIMEOUT', 1, logger));
 }
 
-function telemetryOf(started: Started, logger: Logger): Telemetry {
+function telemetryOf(started: Started, tracing: TraceSettings, logger: Logger): Telemetry {
   let stopping: Promise<void> | undefined;
   const stop = async () => {
     const results = await Promise.allSettled(started.stops.map(stopOne => stopOne()));
@@ -153,6 +160,7 @@ function telemetryOf(started: Started, logger: Logger): Telemetry {
     }
   };
   return {
+    tracing,
     collectMetrics() {
       if (!started.metricsText) return Promise.resolve('# the metrics of this process are not ours to show\n');
       if (stopping) return Promise.resolve('# telemetry has stopped\n');
