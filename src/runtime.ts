@@ -5,7 +5,7 @@
  * reverse, with the leases' work ended before the leases, and the leases before the connections.
  */
 
-import { randomBytes, randomUUID } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 
 import { AgentRegistry } from './agents/registry.ts';
 import { createBackend } from './backend.ts';
@@ -78,7 +78,6 @@ export class Runtime {
     this.#owned = new OwnedThreads(
       {
         instanceId, mailbox, keeper: this.#keeper, agents: this.#agents, settings: current, clock, observer, logger,
-        newRunId: randomUUID,
       },
       settings.maxRuns,
     );

@@ -1,5 +1,6 @@
 /** A conversation, and how its keys are made. */
 
+import { randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
 export interface ThreadRef {
@@ -32,6 +33,18 @@ export function parseThreadName(name: string): ThreadRef {
 /** The key under which a thread is leased: `thread:{p17}:<resource>:<thread>`. */
 export function threadLeaseKey(thread: ThreadRef): string {
   return `thread:{p${partitionOf(thread)}}:${threadName(thread)}`;
+}
+
+/** A new run's id. It ends with the thread's partition, so that any instance can find the thread of a run that is on. */
+export function newRunId(thread: ThreadRef): string {
+  return `${randomUUID()}-p${partitionOf(thread)}`;
+}
+
+/** `undefined` for an id that `newRunId` did not make. */
+export function partitionOfRun(runId: string): number | undefined {
+  const digits = /-p(\d{1,2})$/.exec(runId)?.[1];
+  const partition = Number(digits);
+  return digits !== undefined && partition < partitionCount ? partition : undefined;
 }
 
 /**

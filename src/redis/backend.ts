@@ -13,6 +13,7 @@ import type { RedisClient, RedisSource } from './connection.ts';
 import { RedisKeys } from './keys.ts';
 import { RedisLeaseProvider } from './leases.ts';
 import { RedisMailbox } from './mailbox.ts';
+import { RedisMailboxOperations } from './mailbox-operations.ts';
 
 export interface RedisBackendOptions {
   source: RedisSource;
@@ -25,6 +26,7 @@ export interface RedisBackendOptions {
 export class RedisBackend {
   readonly leases: RedisLeaseProvider;
   readonly mailbox: RedisMailbox;
+  readonly operations: RedisMailboxOperations;
   readonly #commands: RedisClient;
   readonly #subscriber: RedisClient;
   readonly #clock: Clock;
@@ -40,6 +42,7 @@ export class RedisBackend {
     this.#commands = connector.open('commands');
     this.#subscriber = connector.open('subscriber');
     this.leases = new RedisLeaseProvider(this.#commands, keys, { logger: this.#logger });
+    this.operations = new RedisMailboxOperations(this.#commands, keys, this.#clock);
     this.mailbox = new RedisMailbox({
       commands: this.#commands,
       subscriber: this.#subscriber,

@@ -26,15 +26,19 @@ export function encodeEnvelope({ envelope, ifActive, ifIdle }: DeliverRequest): 
 }
 
 export function decodeEntry(entry: Reply): InboxEntry {
-  const { activeAttributes, idleAttributes, ...envelope } = JSON.parse(entry.text(1)) as StoredEnvelope;
-  const branch = entry.text(2) === 'active' ? activeAttributes : idleAttributes;
-  const { signal } = envelope;
   return {
     id: entry.text(0),
-    envelope: branch ? { ...envelope, signal: { ...signal, attributes: { ...signal.attributes, ...branch } } } : envelope,
+    envelope: decodeEnvelope(entry.text(1), entry.text(2) === 'active' ? 'active' : 'idle'),
     waking: entry.text(3) === '1',
     attempt: entry.number(4),
   };
+}
+
+export function decodeEnvelope(text: string, branch: 'active' | 'idle'): Envelope {
+  const { activeAttributes, idleAttributes, ...envelope } = JSON.parse(text) as StoredEnvelope;
+  const attributes = branch === 'active' ? activeAttributes : idleAttributes;
+  const { signal } = envelope;
+  return attributes ? { ...envelope, signal: { ...signal, attributes: { ...signal.attributes, ...attributes } } } : envelope;
 }
 
 /** A script's answer: a code, then values whose types are checked when they are read. */
@@ -42,6 +46,7 @@ export interface Reply {
   readonly code: string;
   text(at: number): string;
   number(at: number): number;
+  texts(at: number): string[];
   list(at: number): Reply[];
 }
 
@@ -57,15 +62,14 @@ function rowOf(values: readonly unknown[]): Reply {
     code: '',
     text: at => scalar(values[at]),
     number: at => Number(scalar(values[at])),
-    list: at => {
-      const list = values[at];
-      if (!Array.isArray(list)) throw unreadable(list);
-      return list.map(row => {
-        if (!Array.isArray(row)) throw unreadable(row);
-        return rowOf(row);
-      });
-    },
+    texts: at => listOf(values[at]).map(scalar),
+    list: at => listOf(values[at]).map(row => rowOf(listOf(row))),
   };
+}
+
+function listOf(value: unknown): unknown[] {
+  if (Array.isArray(value)) return value;
+  throw unreadable(value);
 }
 
 function scalar(value: unknown): string {

@@ -1,9 +1,8 @@
 /** The threads that this instance owns now, and how many more it may own. */
 
-import { parseOwner, threadName } from '../contracts/thread.ts';
+import { newRunId, ownerOf, parseOwner, threadName } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import type { Grant, LeaseClaim } from '../contracts/thread-mailbox.ts';
-import { ownerOf } from '../contracts/thread.ts';
 import { settledWithin } from '../core/waits.ts';
 import { ThreadActor } from './thread-actor.ts';
 import type { ThreadActorContext } from './thread-actor.ts';
@@ -19,11 +18,11 @@ export class OwnedThreads {
     this.#maxRuns = maxRuns;
   }
 
-  /** What to ask for when a thread may be taken; `undefined` while this instance drains or is full. */
-  claim(): LeaseClaim | undefined {
+  /** What to ask for when the thread may be taken; `undefined` while this instance drains or is full. */
+  claim(thread: ThreadRef): LeaseClaim | undefined {
     if (!this.#accepting || this.room === 0) return undefined;
-    const { instanceId, newRunId, settings } = this.#context;
-    return { owner: ownerOf(instanceId, newRunId()), ttlMs: settings().ttlMs };
+    const { instanceId, settings } = this.#context;
+    return { owner: ownerOf(instanceId, newRunId(thread)), ttlMs: settings().ttlMs };
   }
 
   get room(): number {

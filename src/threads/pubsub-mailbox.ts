@@ -141,8 +141,7 @@ export class PubSubMailbox implements ThreadMailbox {
     const known = this.#seen(request);
     if (known) return { action: known, duplicate: true };
     if (expectedRunId === undefined && ifIdle.behavior === 'wake' && claim) return await this.#wake(request, text, claim);
-    // Nobody's lease is taken for it, so what the peers hold stays where it is.
-    const elsewhere = await this.#peers.seen(thread, request.envelope.signal.id);
+    const elsewhere = await this.#peers.seen(local, request.envelope.signal.id);
     if (elsewhere) return { action: elsewhere, duplicate: true };
     const delivery = await this.#accept(request, text, undefined);
     // Whoever acquired the thread while the peers were asked has collected before this signal was here.

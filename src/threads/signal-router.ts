@@ -54,7 +54,7 @@ export class SignalRouter implements ThreadService, MailboxListener {
     agents.get(agentId);
     const thread = this.#threadOf(target);
     const signal = this.#completed(request.signal);
-    const claim = owned.claim();
+    const claim = owned.claim(thread);
     const trace = observer.carrier();
     const delivery = await mailbox.deliver({
       thread,

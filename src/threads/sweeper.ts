@@ -51,7 +51,7 @@ export class Sweeper {
   /** Takes one thread if it waits without an owner. Answers whether it is ours now. */
   async take(thread: ThreadRef): Promise<boolean> {
     const { mailbox, owned, observer } = this.#options;
-    const claim = owned.claim();
+    const claim = owned.claim(thread);
     if (!claim || this.#stopped) return false;
     const grant = await mailbox.claim(thread, claim);
     if (!grant) return false;

@@ -5,7 +5,7 @@
 
 import type { AgentDefinition, AgentLookup } from '../contracts/agent.ts';
 import type { RunFacts, RunObserver } from '../contracts/observer.ts';
-import { ownerOf, parseOwner } from '../contracts/thread.ts';
+import { newRunId, ownerOf, parseOwner } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import type { Grant, InboxEntry, LeaseClaim, Settlement, ThreadMailbox } from '../contracts/thread-mailbox.ts';
 import { backoffMs } from '../core/backoff.ts';
@@ -30,7 +30,6 @@ export interface ThreadActorContext {
   readonly clock: Clock;
   readonly observer: RunObserver;
   readonly logger: Logger;
-  readonly newRunId: () => string;
 }
 
 export class ThreadActor {
@@ -190,8 +189,8 @@ export class ThreadActor {
   }
 
   #nextClaim(): LeaseClaim {
-    const { instanceId, newRunId, settings } = this.#context;
-    return { owner: ownerOf(instanceId, newRunId()), ttlMs: settings().ttlMs };
+    const { instanceId, settings } = this.#context;
+    return { owner: ownerOf(instanceId, newRunId(this.thread)), ttlMs: settings().ttlMs };
   }
 }
 

@@ -1,7 +1,5 @@
 /** Threads on a real Redis, two instances in one process: what the runtime does without HTTP around it. */
 
-import { randomUUID } from 'node:crypto';
-
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 
@@ -69,7 +67,7 @@ async function startInstance(id: string, agent: Agent): Promise<Instance> {
   const { mailbox } = backend;
   const settings = () => lease;
   const keeper = new LeaseKeeper({ provider: backend.leases, settings, clock });
-  const context = { instanceId: id, mailbox, keeper, agents, settings, clock, observer, logger, newRunId: randomUUID };
+  const context = { instanceId: id, mailbox, keeper, agents, settings, clock, observer, logger };
   const owned = new OwnedThreads(context, 100);
   const sweeper = new Sweeper({ mailbox, owned, intervalMs: () => 100, clock, observer, logger });
   const router = new SignalRouter({ mailbox, owned, sweeper, agents, clock, observer, logger });

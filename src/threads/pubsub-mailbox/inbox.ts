@@ -33,6 +33,8 @@ export interface SeenSignal {
 
 /** All of it, as it travels to the thread's next owner. */
 export interface InboxContents {
+  /** The newest position that was given out. */
+  readonly last: string;
   readonly entries: readonly StoredEntry[];
   readonly seen: readonly (readonly [signalId: string, seen: SeenSignal])[];
   readonly dead: readonly StoredEntry[];
@@ -95,7 +97,8 @@ export class ThreadInbox {
       this.#requireRoom(bytes);
       this.#last = nextPosition(this.#last, wallMs);
       const wakes = action !== 'persist';
-      this.#add({ id: this.#last, signalId: signal.id, agentId, turn, branch, wakes, text, bytes, attempts: 0 });
+      this.#entries.push({ id: this.#last, signalId: signal.id, agentId, turn, branch, wakes, text, bytes, attempts: 0 });
+      this.#bytes += bytes;
     }
     this.#forgetOld(wallMs);
     this.#seen.set(signal.id, { action, untilMs: wallMs + this.#limits.dedupeWindowMs });
@@ -148,7 +151,7 @@ export class ThreadInbox {
   }
 
   contents(): InboxContents {
-    return { entries: this.#entries, seen: [...this.#seen], dead: this.#dead };
+    return { last: this.#last, entries: this.#entries, seen: [...this.#seen], dead: this.#dead };
   }
 
   /** Hands everything out and is empty then. */
@@ -161,18 +164,44 @@ export class ThreadInbox {
     return contents;
   }
 
-  /** Takes over what another process held. An id that is known here was accepted here as well and is not taken twice. */
-  merge({ entries, seen, dead }: InboxContents): void {
-    const known = new Set([...this.#seen.keys(), ...this.#entries.map(entry => entry.signalId)]);
-    for (const entry of entries) {
-      if (known.has(entry.signalId)) continue;
-      this.#add(entry);
-      this.#last = laterOf(this.#last, entry.id);
+  /**
+   * Takes over what another process held, when a run is about to start: among what waits here, by position, so in the order
+   * of acceptance as far as the two knew of each other. An id that is known here was accepted here as well and is not
+   * taken twice.
+   */
+  merge(contents: InboxContents): void {
+    const fresh = this.#freshOf(contents);
+    this.#take(contents, fresh);
+    const all = [...this.#entries, ...fresh].sort((a, b) => comparePositions(a.id, b.id));
+    this.#entries = [];
+    let previous = beginning;
+    for (const entry of all) {
+      // Two processes may have given out the same position.
+      const id = comparePositions(entry.id, previous) > 0 ? entry.id : nextPosition(previous, 0);
+      this.#entries.push({ ...entry, id });
+      previous = id;
     }
-    // By position, so by the time of acceptance as far as the clocks of both agree.
-    this.#entries.sort((a, b) => comparePositions(a.id, b.id));
-    for (const [signalId, what] of seen) if (!known.has(signalId)) this.#seen.set(signalId, what);
-    this.#dead = [...this.#dead, ...dead].slice(-deadLettersKept);
+    this.goOnAfter(previous);
+  }
+
+  /** Takes it over while a run is on: as new arrivals, since that run has read up to a position already. */
+  append(contents: InboxContents, wallMs: number): void {
+    const fresh = this.#freshOf(contents);
+    this.#take(contents, fresh);
+    for (const entry of fresh) {
+      this.#last = nextPosition(this.#last, wallMs);
+      this.#entries.push({ ...entry, id: this.#last });
+    }
+  }
+
+  /** The newest position that was given out. */
+  get last(): string {
+    return this.#last;
+  }
+
+  /** What is accepted from now on comes after what another process has accepted, whatever its clock says. */
+  goOnAfter(position: string): void {
+    this.#last = laterOf(this.#last, position);
   }
 
   /** Whether there is nothing left to remember. */
@@ -202,9 +231,17 @@ export class ThreadInbox {
     );
   }
 
-  #add(entry: StoredEntry): void {
-    this.#entries.push(entry);
-    this.#bytes += entry.bytes;
+  #freshOf({ entries }: InboxContents): StoredEntry[] {
+    const known = new Set([...this.#seen.keys(), ...this.#entries.map(entry => entry.signalId)]);
+    return entries.filter(entry => !known.has(entry.signalId));
+  }
+
+  /** All of it but the entries, whose sizes it counts. Ask for the fresh ones first: afterwards all are known. */
+  #take(contents: InboxContents, fresh: readonly StoredEntry[]): void {
+    for (const { bytes } of fresh) this.#bytes += bytes;
+    for (const [signalId, what] of contents.seen) if (!this.#seen.has(signalId)) this.#seen.set(signalId, what);
+    this.#dead = [...this.#dead, ...contents.dead].slice(-deadLettersKept);
+    this.goOnAfter(contents.last);
   }
 
   #requireRoom(bytes: number): void {

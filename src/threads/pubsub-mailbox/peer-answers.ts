@@ -39,6 +39,11 @@ interface Collected {
   readonly lastOutput: string;
 }
 
+interface SeenHere {
+  readonly action?: Delivery['action'];
+  readonly last: string;
+}
+
 interface WaitingHere {
   readonly thread: ThreadRef;
   readonly oldest: string;
@@ -68,7 +73,7 @@ export class PeerAnswers {
     deliver: ({ request }) => this.#own.deliver(request),
     abort: ({ thread, expectedRunId }) => this.#own.abort(thread, expectedRunId),
     due: ({ limit }) => this.#own.due(limit),
-    seen: async ({ thread, signalId }) => this.#own.threads.find(thread)?.inbox.seen(signalId, this.#own.clock.wallMs()),
+    seen: async ({ thread, signalId }) => this.#seenHere(thread, signalId),
     collect: ({ thread, owner }) => this.#handOver(thread, owner),
     push: ({ thread, inbox }) => this.#takeOver(thread, inbox, true),
     adopt: ({ thread, inbox }) => this.#takeOver(thread, inbox, false),
@@ -85,7 +90,7 @@ export class PeerAnswers {
       answer: async (what, body) => await this.#answers[what]?.(body as Question),
       onNews: body => options.onOrphan((body as { orphan: ThreadRef }).orphan),
       onStray: (what, body) => {
-        if (what === 'collect' && body) this.#merge(body as Collected);
+        if (what === 'collect' && body) this.#keep(body as Collected);
       },
     });
   }
@@ -108,15 +113,21 @@ export class PeerAnswers {
     return (await this.link.ask(instanceId, 'abort', { thread, expectedRunId })) as AbortOutcome | undefined;
   }
 
-  async seen(thread: ThreadRef, signalId: string): Promise<Delivery['action'] | undefined> {
-    const answers = (await this.link.askAll('seen', { thread, signalId })) as (Delivery['action'] | undefined)[];
-    return answers.find(action => action !== undefined);
+  /** What a peer made of a signal id. What is accepted here next comes after all that the peers have accepted. */
+  async seen(local: LocalThread, signalId: string): Promise<Delivery['action'] | undefined> {
+    const answers = (await this.link.askAll('seen', { thread: local.ref, signalId })) as (SeenHere | undefined)[];
+    for (const answer of answers) if (answer) local.inbox.goOnAfter(answer.last);
+    return answers.find(answer => answer?.action !== undefined)?.action;
   }
 
   /** Brings here what the peers hold of a thread that `owner`, one of ours, has just acquired. */
   async collect(local: LocalThread, owner: string): Promise<void> {
     const answers = await this.link.askAll('collect', { thread: local.ref, owner });
-    for (const collected of answers as (Collected | undefined)[]) if (collected) this.#merge(collected);
+    for (const collected of answers as (Collected | undefined)[]) {
+      if (!collected) continue;
+      local.inbox.merge(collected.inbox);
+      local.log.startAfter(collected.lastOutput);
+    }
   }
 
   /** Sends what waits here to the thread's owner. What it does not confirm stays. */
@@ -191,17 +202,25 @@ export class PeerAnswers {
       const isOwner = owner !== undefined && parseOwner(owner).instanceId === this.#own.instanceId;
       if (asOwner && !isOwner) return false;
       const local = this.#own.threads.at(thread);
-      local.inbox.merge(inbox);
+      local.inbox.append(inbox, this.#own.clock.wallMs());
       if (isOwner) this.#own.onArrival(local.ref);
       else if (local.inbox.waking > 0) this.#own.onOrphan(local.ref);
       return true;
     });
   }
 
-  #merge({ thread, inbox, lastOutput }: Collected): void {
+  /** What came too late, or did not get away: it waits here, and the sweep sees to it. */
+  #keep({ thread, inbox, lastOutput }: Collected): void {
     const local = this.#own.threads.at(thread);
-    local.inbox.merge(inbox);
+    local.inbox.append(inbox, this.#own.clock.wallMs());
     local.log.startAfter(lastOutput);
+    local.lookAtMs = 0;
+  }
+
+  #seenHere(thread: ThreadRef, signalId: string): SeenHere | undefined {
+    const inbox = this.#own.threads.find(thread)?.inbox;
+    const action = inbox?.seen(signalId, this.#own.clock.wallMs());
+    return inbox && { last: inbox.last, ...(action !== undefined && { action }) };
   }
 
   #stateHere(thread: ThreadRef, owner: string | undefined): StateHere {
