@@ -1,0 +1,54 @@
+import { EventEmitterPubSub as PeerEventEmitterPubSub } from '@mastra/core/events';
+import { afterAll, beforeAll, describe } from 'vitest';
+
+import { EventEmitterPubSub } from '../../src/memory/event-emitter-pubsub.ts';
+import { RedisStreamsPubSub } from '../../src/redis/streams-pubsub.ts';
+import { startRedis } from '../support/redis-server.ts';
+import type { RedisServer } from '../support/redis-server.ts';
+import { pubSubContract } from './pubsub.suite.ts';
+import type { Promises } from './pubsub.suite.ts';
+
+const durable: Promises = { keeps: true, failureIsNack: true, idempotent: true, closes: true, maxDeliveryAttempts: 5 };
+
+pubSubContract('ours in memory', async () => ({ pubsub: new EventEmitterPubSub() }), { ...durable, keeps: false });
+
+const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+pubSubContract(
+  "the peer's in memory",
+  // Its logger is asked for errors only; without one it writes them to the console.
+  async () => ({ pubsub: new PeerEventEmitterPubSub(undefined, { logger: quiet as never }) }),
+  { keeps: false, failureIsNack: false, idempotent: false, closes: false, maxDeliveryAttempts: Infinity },
+);
+
+describe('with a Redis', () => {
+  let server: RedisServer;
+  let prefixes = 0;
+
+  beforeAll(async () => {
+    server = await startRedis();
+  });
+  afterAll(() => server.stop());
+
+  const open = (options: object) => async () => {
+    const all = { url: server.url, keyPrefix: `contract-${prefixes++}`, ...options };
+    return { pubsub: new RedisStreamsPubSub(all), peer: new RedisStreamsPubSub(all) };
+  };
+  pubSubContract('ours on Redis', open({}), durable);
+  pubSubContract('ours on Redis, with an idle TTL', open({ streamIdleTtlMs: 600_000 }), durable);
+});
+
+describe('with a Redis that refuses CLIENT TRACKING', () => {
+  let server: RedisServer;
+  let prefixes = 0;
+
+  beforeAll(async () => {
+    server = await startRedis({ config: ['user default on nopass ~* &* +@all -client|tracking'] });
+  });
+  afterAll(() => server.stop());
+
+  const open = async () => {
+    const all = { url: server.url, keyPrefix: `contract-${prefixes++}`, blockMs: 50 };
+    return { pubsub: new RedisStreamsPubSub(all), peer: new RedisStreamsPubSub(all) };
+  };
+  pubSubContract('ours on Redis without tracking', open, durable);
+});

@@ -1,0 +1,65 @@
+/** A primary, its replicas and the sentinels that watch them, all real, on the loopback. */
+
+import { Redis } from 'ioredis';
+
+import { startRedis } from './redis-server.ts';
+import type { RedisServer } from './redis-server.ts';
+import { until } from './until.ts';
+
+export interface RedisSentinels {
+  /** Of the primary, as ioredis wants it. */
+  readonly name: string;
+  readonly sentinels: { host: string; port: number }[];
+  readonly servers: readonly RedisServer[];
+  primary(): Promise<RedisServer>;
+  /** Kills the primary and waits until another server is it. Answers the one that died; `restart` brings it back. */
+  failOver(): Promise<RedisServer>;
+  stop(): Promise<void>;
+}
+
+const name = 'signals';
+
+export async function startRedisSentinels(replicas = 1, watchers = 3): Promise<RedisSentinels> {
+  const first = await startRedis();
+  const servers = [first];
+  for (let at = 0; at < replicas; at++) servers.push(await startRedis({ config: [`replicaof 127.0.0.1 ${first.port}`] }));
+  const config = [
+    `sentinel monitor ${name} 127.0.0.1 ${first.port} ${Math.floor(watchers / 2) + 1}`,
+    `sentinel down-after-milliseconds ${name} 500`,
+    `sentinel failover-timeout ${name} 3000`,
+  ];
+  const sentinels: RedisServer[] = [];
+  for (let at = 0; at < watchers; at++) sentinels.push(await startRedis({ sentinel: true, config }));
+  const admin = new Redis(sentinels[0]?.port ?? 0, '127.0.0.1');
+
+  const primary = async () => {
+    const [, port] = (await admin.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name)) as [string, string];
+    const found = servers.find(server => server.port === Number(port));
+    if (!found) throw new Error(`nothing of ours is on ${port}`);
+    return found;
+  };
+  await until('the sentinels know all servers and each other', async () => {
+    const fields = (await admin.call('SENTINEL', 'MASTER', name)) as string[];
+    const value = (field: string) => Number(fields[fields.indexOf(field) + 1]);
+    const linked = (await admin.call('SENTINEL', 'REPLICAS', name)) as string[][];
+    const inSync = linked.filter(replica => replica[replica.indexOf('master-link-status') + 1] === 'ok').length;
+    return value('num-slaves') === replicas && value('num-other-sentinels') === watchers - 1 && inSync === replicas;
+  });
+
+  return {
+    name,
+    sentinels: sentinels.map(({ port }) => ({ host: '127.0.0.1', port })),
+    servers,
+    primary,
+    async failOver() {
+      const old = await primary();
+      await old.kill('SIGKILL');
+      await until('another server is the primary', async () => (await primary()) !== old);
+      return old;
+    },
+    async stop() {
+      admin.disconnect();
+      await Promise.all([...servers, ...sentinels].map(server => server.stop()));
+    },
+  };
+}
