@@ -4,6 +4,7 @@
  * - routes/agents.ts    `/api`, what `@mastra/client-js` speaks
  * - routes/operator.ts  `/v1`, for operators
  * - routes/health.ts    probes
+ * - openapi.ts          the document of all of these
  * - errors.ts           which status a failure has, and its one shape
  * - sse.ts              a thread's output to its viewers
  * - server.ts           the port, and how it is closed
@@ -20,6 +21,7 @@ import { errorHandler, unknownRoute } from './errors.ts';
 import type { AgentDirectory, HealthView, OperatorView } from './ports.ts';
 import { mount } from './route.ts';
 import { agentRoutes } from './routes/agents.ts';
+import { documentRoute } from './routes/document.ts';
 import { healthRoutes } from './routes/health.ts';
 import { operatorRoutes } from './routes/operator.ts';
 import type { HttpApp } from './server.ts';
@@ -51,7 +53,8 @@ export function createApp(options: AppOptions): HttpApp {
   // Probes come first: neither tokens nor traces are for them.
   mount(app, healthRoutes(health));
   app.use(['/api', '/v1'], traceRequests(), requireToken(tokens), express.json({ limit: limits.bodyBytes }));
-  mount(app, [...agentRoutes({ service, agents, streams }), ...operatorRoutes({ service, operator })]);
+  const routes = [...agentRoutes({ service, agents, streams }), ...operatorRoutes({ service, operator })];
+  mount(app, [...routes, documentRoute([...routes, ...healthRoutes(health)])]);
   app.use(unknownRoute);
   app.use(errorHandler(logger));
   return { handler: app, endStreams: () => streams.endAll() };

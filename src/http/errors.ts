@@ -1,20 +1,11 @@
 /** Which status a failure has, in one place, and the one shape in which it is told. */
 
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express';
+import { z } from 'zod';
 
 import { errorMessage, isSignalsError, SignalsError } from '../core/errors.ts';
 import type { ErrorCode } from '../core/errors.ts';
 import type { Logger } from '../core/logger.ts';
-
-export interface ErrorBody {
-  readonly error: {
-    readonly code: ErrorCode;
-    readonly message: string;
-    /** The same request may succeed later, unchanged. */
-    readonly retryable: boolean;
-    readonly details?: Readonly<Record<string, unknown>>;
-  };
-}
 
 /** 4xx is the caller's to mend, 503 passes by itself, 500 is ours. `@mastra/client-js` tries again on 5xx only. */
 export const statusByCode: Readonly<Record<ErrorCode, number>> = {
@@ -40,6 +31,18 @@ export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   SIG_RUN_FAILED: 500,
   SIG_INTERNAL: 500,
 };
+
+export const errorBody = z.object({
+  error: z.object({
+    code: z.enum(Object.keys(statusByCode) as [ErrorCode, ...ErrorCode[]]),
+    message: z.string(),
+    /** The same request may succeed later, unchanged. */
+    retryable: z.boolean(),
+    details: z.record(z.string(), z.unknown()).optional(),
+  }),
+});
+
+export type ErrorBody = z.infer<typeof errorBody>;
 
 const retryAfterSeconds = '1';
 

@@ -4,6 +4,7 @@ import { MastraClient } from '@mastra/client-js';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 
 import { SignalsError } from '../../src/core/errors.ts';
+import { listen } from '../../src/http/server.ts';
 import { startHttp } from '../support/agents/http-rig.ts';
 import type { HttpRig } from '../support/agents/http-rig.ts';
 import { until } from '../support/until.ts';
@@ -74,9 +75,6 @@ describe('the client of Mastra', () => {
     await until('it reads', () => chunks.length === 1);
     const port = Number(new URL(rig.url).port);
     await rig.close();
-    const { listen } = await import('../../src/http/server.ts');
-    const next = await startHttp();
-    await next.close();
     const again = await startHttp();
     const listening = await listen(again.app, port, '127.0.0.1');
     again.service.put(thread, { type: 'two' });

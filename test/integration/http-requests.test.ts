@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 
 import { SignalsError } from '../../src/core/errors.ts';
 import type { ErrorBody } from '../../src/http/errors.ts';
+import { listen } from '../../src/http/server.ts';
 import { startHttp } from '../support/agents/http-rig.ts';
 import type { HttpRig } from '../support/agents/http-rig.ts';
 
@@ -317,7 +318,6 @@ describe('closing', () => {
   });
 
   it('a port that is taken is an error, not a hang', async () => {
-    const { listen } = await import('../../src/http/server.ts');
     const taken = listen(rig.app, Number(new URL(rig.url).port), '127.0.0.1');
     await expect(taken).rejects.toThrow('EADDRINUSE');
   });
