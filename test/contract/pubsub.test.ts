@@ -3,6 +3,10 @@ import { afterAll, beforeAll, describe } from 'vitest';
 
 import { EventEmitterPubSub } from '../../src/memory/event-emitter-pubsub.ts';
 import { RedisStreamsPubSub } from '../../src/redis/streams-pubsub.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
+import type { RedisCluster } from '../support/redis-cluster.ts';
+import { startRedisSentinels } from '../support/redis-sentinel.ts';
+import type { RedisSentinels } from '../support/redis-sentinel.ts';
 import { startRedis } from '../support/redis-server.ts';
 import type { RedisServer } from '../support/redis-server.ts';
 import { pubSubContract } from './pubsub.suite.ts';
@@ -51,4 +55,36 @@ describe('with a Redis that refuses CLIENT TRACKING', () => {
     return { pubsub: new RedisStreamsPubSub(all), peer: new RedisStreamsPubSub(all) };
   };
   pubSubContract('ours on Redis without tracking', open, durable);
+});
+
+describe('with a Redis Cluster', () => {
+  let cluster: RedisCluster;
+  let prefixes = 0;
+
+  beforeAll(async () => {
+    cluster = await startRedisCluster();
+  });
+  afterAll(() => cluster.stop());
+
+  const open = async () => {
+    const all = { cluster: { nodes: cluster.seeds }, keyPrefix: `contract-${prefixes++}` };
+    return { pubsub: new RedisStreamsPubSub(all), peer: new RedisStreamsPubSub(all) };
+  };
+  pubSubContract('ours on Redis Cluster', open, durable);
+});
+
+describe('with Redis behind Sentinel', () => {
+  let redis: RedisSentinels;
+  let prefixes = 0;
+
+  beforeAll(async () => {
+    redis = await startRedisSentinels();
+  });
+  afterAll(() => redis.stop());
+
+  const open = async () => {
+    const all = { redisOptions: { sentinels: redis.sentinels, name: redis.name }, keyPrefix: `contract-${prefixes++}` };
+    return { pubsub: new RedisStreamsPubSub(all), peer: new RedisStreamsPubSub(all) };
+  };
+  pubSubContract('ours behind Sentinel', open, durable);
 });
