@@ -147,7 +147,7 @@ export class PubSubMailbox implements ThreadMailbox {
     // Whoever acquired the thread while the peers were asked has collected before this signal was here.
     const since = await this.#leases.ownerOf(thread);
     if (since !== undefined) await this.#remind(local, since);
-    else if (delivery.action === 'wake') await this.#announceOrphan(local);
+    else await this.#noteIfWaiting(local);
     return delivery;
   }
 
@@ -243,7 +243,7 @@ export class PubSubMailbox implements ThreadMailbox {
       this.#record(local, consumed, returned);
       await this.#leases.release(thread, grant.owner);
       local.end();
-      if (waiting > 0) await this.#announceOrphan(local);
+      await this.#noteIfWaiting(local);
       return { waiting };
     });
   }
@@ -339,7 +339,7 @@ export class PubSubMailbox implements ThreadMailbox {
     local.lookAtMs = this.#clock.monotonicMs() + ownerSeenForMs;
     if (local.inbox.size === 0) return;
     if (this.#isOwn(owner)) this.#hint(listener => listener.onArrival(local.ref));
-    else await this.#peers.push(instanceOf(owner), local);
+    else if ((await this.#peers.push(instanceOf(owner), local)) === 'refused') await this.#noteIfWaiting(local);
   }
 
   async inspect(thread: ThreadRef): Promise<ThreadState> {
@@ -392,11 +392,13 @@ export class PubSubMailbox implements ThreadMailbox {
   async #giveUp(local: LocalThread, owner: string): Promise<void> {
     await this.#leases.release(local.ref, owner);
     local.end();
-    if (local.inbox.waking > 0) await this.#announceOrphan(local);
+    await this.#noteIfWaiting(local);
   }
 
-  async #announceOrphan(local: LocalThread): Promise<void> {
+  /** The thread has no owner as far as is known: somebody must look if a signal that wakes is waiting (S3). */
+  async #noteIfWaiting(local: LocalThread): Promise<void> {
     local.lookAtMs = 0;
+    if (local.inbox.waking === 0) return;
     this.#hint(listener => listener.onOrphan(local.ref));
     await this.#peers.announceOrphan(local.ref);
   }

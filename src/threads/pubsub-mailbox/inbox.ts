@@ -151,7 +151,17 @@ export class ThreadInbox {
   }
 
   contents(): InboxContents {
-    return { last: this.#last, entries: this.#entries, seen: [...this.#seen], dead: this.#dead };
+    return { last: this.#last, entries: [...this.#entries], seen: [...this.#seen], dead: this.#dead };
+  }
+
+  /**
+   * Drops what another process has taken over, ids included: knowing an id means having its entry, or having seen to it. Should
+   * the entry ever come back, it is taken for a new one and not for one that was run.
+   */
+  forget({ entries, dead }: InboxContents): void {
+    this.remove(entries.map(entry => entry.id));
+    for (const { signalId } of entries) this.#seen.delete(signalId);
+    this.#dead = this.#dead.filter(entry => !dead.includes(entry));
   }
 
   /** Hands everything out and is empty then. */

@@ -39,6 +39,8 @@ interface Collected {
   readonly lastOutput: string;
 }
 
+export type HandOver = 'taken' | 'refused' | 'unanswered';
+
 interface SeenHere {
   readonly action?: Delivery['action'];
   readonly last: string;
@@ -130,9 +132,9 @@ export class PeerAnswers {
     }
   }
 
-  /** Sends what waits here to the thread's owner. What it does not confirm stays. */
-  async push(instanceId: string, local: LocalThread): Promise<void> {
-    await this.#send(instanceId, 'push', local);
+  /** Sends what waits here to the thread's owner. What it does not confirm stays. Answers `refused` if it is not the owner. */
+  push(instanceId: string, local: LocalThread): Promise<HandOver> {
+    return this.#send(instanceId, 'push', local);
   }
 
   async state(thread: ThreadRef, owner: string | undefined): Promise<ThreadState> {
@@ -172,20 +174,20 @@ export class PeerAnswers {
   }
 
   async #leaveToPeer(local: LocalThread): Promise<void> {
-    for (const peer of this.link.peers) if (await this.#send(peer, 'adopt', local)) return;
+    for (const peer of this.link.peers) if ((await this.#send(peer, 'adopt', local)) === 'taken') return;
     this.#own.logger.warn('signals are lost with this process: it has no peer', { waiting: local.inbox.size });
   }
 
-  async #send(instanceId: string, how: 'push' | 'adopt', local: LocalThread): Promise<boolean> {
+  async #send(instanceId: string, how: 'push' | 'adopt', local: LocalThread): Promise<HandOver> {
     const inbox = local.inbox.contents();
     try {
-      if ((await this.link.ask(instanceId, how, { thread: local.ref, inbox })) !== true) return false;
+      if ((await this.link.ask(instanceId, how, { thread: local.ref, inbox })) !== true) return 'refused';
     } catch (error) {
       this.#own.logger.warn('signals could not be handed to a peer', { how, error: errorMessage(error) });
-      return false;
+      return 'unanswered';
     }
-    local.inbox.remove(inbox.entries.map(entry => entry.id));
-    return true;
+    local.inbox.forget(inbox);
+    return 'taken';
   }
 
   /** Only to whoever holds the lease now: a request that was on its way for long must not take a thread apart. */
