@@ -70,6 +70,7 @@ async function* streamRun(agent: MastraAgentLike, core: MastraCore | undefined, 
   let failure: string | undefined;
   for await (const chunk of output.fullStream) {
     if (chunk.type === 'error') failure = failureOf(chunk);
+    if (chunk.type === 'finish' && endOf(chunk) !== 'error') failure = undefined; // another model stepped in
     yield chunk;
   }
   // Mastra ends a failed stream like any other. The run must not count as finished.
@@ -119,6 +120,10 @@ function requestContextOf(given: unknown, core: MastraCore | undefined): unknown
   if (typeof given !== 'object' || given === null) return undefined;
   const entries = Object.entries(given).filter(([key]) => !key.startsWith('mastra__'));
   return core ? new core.RequestContext(entries as never) : new Map(entries);
+}
+
+function endOf(chunk: Chunk): unknown {
+  return (chunk['payload'] as { stepResult?: { reason?: unknown } } | undefined)?.stepResult?.reason;
 }
 
 function failureOf(chunk: Chunk): string {

@@ -50,7 +50,7 @@ export class OpenStreams {
     response.once('close', () => stop.abort());
     try {
       const outputs = await follow(stop.signal);
-      const stream = new EventStream(response, encodingFor(request), this.#options.heartbeatMs);
+      const stream = new EventStream(response, encodingFor(request), this.#options);
       await this.#copy(outputs, stream, stop.signal);
     } finally {
       stop.abort();
@@ -92,16 +92,19 @@ function encodingFor(request: Request): Encoding {
   return request.headers.accept?.includes('text/event-stream') ? standard : idApart;
 }
 
+/** A reader that took nothing for so many of them is taken for gone. */
+const missedHeartbeats = 4;
+
 class EventStream {
   readonly #response: Response;
   readonly #encode: Encoding;
-  readonly #heartbeatMs: number;
+  readonly #options: StreamOptions;
   #heartbeat: NodeJS.Timeout | undefined;
 
-  constructor(response: Response, encode: Encoding, heartbeatMs: number) {
+  constructor(response: Response, encode: Encoding, options: StreamOptions) {
     this.#response = response;
     this.#encode = encode;
-    this.#heartbeatMs = heartbeatMs;
+    this.#options = options;
   }
 
   open(): void {
@@ -112,7 +115,7 @@ class EventStream {
       'X-Accel-Buffering': 'no',
     });
     this.#response.flushHeaders();
-    this.#heartbeat = setInterval(() => this.comment('heartbeat'), this.#heartbeatMs);
+    this.#heartbeat = setInterval(() => this.comment('heartbeat'), this.#options.heartbeatMs);
     this.#heartbeat.unref();
   }
 
@@ -120,12 +123,24 @@ class EventStream {
   async write(output: OutputChunk, signal: AbortSignal): Promise<boolean> {
     if (this.#over) return false;
     this.#heartbeat?.refresh();
-    if (!this.#response.write(this.#encode(output))) {
-      await once(this.#response, 'drain', { signal }).catch((error: unknown) => {
-        if (!signal.aborted) throw error;
-      });
-    }
+    if (!this.#response.write(this.#encode(output))) await this.#drained(signal);
     return !this.#over;
+  }
+
+  /** Not for ever: a reader whose machine is gone would be waited for until TCP gives up. It can resume where it was. */
+  async #drained(signal: AbortSignal): Promise<void> {
+    const cut = setTimeout(() => {
+      this.#options.logger.debug('a subscriber read nothing for too long and was cut off');
+      this.#response.destroy();
+    }, this.#options.heartbeatMs * missedHeartbeats);
+    cut.unref();
+    try {
+      await once(this.#response, 'drain', { signal });
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    } finally {
+      clearTimeout(cut);
+    }
   }
 
   comment(text: string): void {

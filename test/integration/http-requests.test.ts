@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 
 import { SignalsError } from '../../src/core/errors.ts';
 import type { ErrorBody } from '../../src/http/errors.ts';
+import { createMetricsApp } from '../../src/http/app.ts';
 import { listen } from '../../src/http/server.ts';
 import { startHttp } from '../support/agents/http-rig.ts';
 import type { HttpRig } from '../support/agents/http-rig.ts';
@@ -202,7 +203,7 @@ describe('tokens', () => {
     try {
       expect(await status('/livez')).toBe(200);
       expect(await status('/readyz')).toBe(200);
-      for (const path of ['/api/agents', '/v1/settings', '/api/nothing']) {
+      for (const path of ['/api/agents', '/v1/settings', '/api/nothing', '/API/agents/', '/api//agents', '/V1/openapi.json']) {
         expect(await status(path)).toBe(401);
         expect(await status(path, 'Bearer wrong')).toBe(401);
         expect(await status(path, 'Basic old-token')).toBe(401);
@@ -265,6 +266,21 @@ describe('health', () => {
     expect([ready.status, await ready.json()]).toEqual([503, { ok: false, reasons: ['the store cannot be reached'] }]);
     expect((await fetch(`${rig.url}/startupz`)).status).toBe(503);
     expect((await fetch(`${rig.url}/livez`)).status).toBe(200);
+  });
+});
+
+describe('the metrics port', () => {
+  it('serves the page as Prometheus wants it, and nothing else', async () => {
+    let page = () => Promise.resolve('# TYPE up gauge\nup 1\n');
+    const metrics = await listen(createMetricsApp({ collect: () => page(), logger: rig.logger }), 0, '127.0.0.1');
+    const url = `http://127.0.0.1:${metrics.port}`;
+    const response = await fetch(`${url}/metrics`);
+    expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
+    expect(await response.text()).toBe('# TYPE up gauge\nup 1\n');
+    expect((await fetch(`${url}/api/agents`)).status).toBe(404);
+    page = () => Promise.reject(new Error('collector broke'));
+    expect((await fetch(`${url}/metrics`)).status).toBe(500);
+    await metrics.close(1000);
   });
 });
 

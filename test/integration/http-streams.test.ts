@@ -1,6 +1,7 @@
 import { request as httpRequest } from 'node:http';
 import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
+import type { Socket } from 'node:net';
 import { once } from 'node:events';
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -122,11 +123,7 @@ describe('a viewer', () => {
   });
 
   it('that does not read holds up only itself, and takes a bounded amount of what there is', async () => {
-    const body = JSON.stringify(thread);
-    const socket = connect(Number(new URL(rig.url).port), '127.0.0.1');
-    await once(socket, 'connect');
-    // Never read from: what was sent stays in buffers, and those end.
-    socket.write(`POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+    const socket = await deafReader(rig);
     await until('it follows', () => rig.service.openFollows === 1);
     const chunk = { type: 'text-delta', payload: 'x'.repeat(100_000) };
     rig.service.put(thread, ...Array.from({ length: 1000 }, () => chunk));
@@ -143,6 +140,17 @@ describe('a viewer', () => {
     quick.leave();
     socket.destroy();
     await until('none is left', () => rig.service.openFollows === 0);
+  });
+
+  it('that reads nothing at all is cut off in the end', async () => {
+    const quick = await startHttp({ heartbeatMs: 10 });
+    const socket = await deafReader(quick);
+    await until('it follows', () => quick.service.openFollows === 1);
+    quick.service.put(thread, ...Array.from({ length: 1000 }, () => ({ type: 'big', payload: 'x'.repeat(100_000) })));
+    await until('it is left', () => quick.service.openFollows === 0);
+    expect(quick.service.handedOut).toBeLessThan(1000);
+    socket.destroy();
+    await quick.close();
   });
 
   it('of a thread that cannot be followed gets an error, not an empty stream', async () => {
@@ -180,6 +188,16 @@ describe('closing', () => {
     expect(rig.service.openFollows).toBe(0);
   });
 });
+
+/** Never reads: what is sent to it stays in buffers, and those end. */
+async function deafReader(of: HttpRig): Promise<Socket> {
+  const body = JSON.stringify(thread);
+  const socket = connect(Number(new URL(of.url).port), '127.0.0.1');
+  await once(socket, 'connect');
+  const head = ['Host: x', 'Content-Type: application/json', `Content-Length: ${body.length}`].join('\r\n');
+  socket.write(`POST ${path} HTTP/1.1\r\n${head}\r\n\r\n${body}`);
+  return socket;
+}
 
 async function stuckReader(of: HttpRig): Promise<IncomingMessage> {
   const request = httpRequest(of.url + path, { method: 'POST', headers: { 'content-type': 'application/json' } });

@@ -165,6 +165,20 @@ describe('an agent of Mastra', () => {
     expect(chunks).toContainEqual({ type: 'text-delta', runId: 'next', from: 'AGENT', payload: { id: 't', text: 'z' } });
   });
 
+  it('whose model failed, but whose spare model answered, has not failed', async () => {
+    const agent: MastraAgentLike = {
+      id: 'x',
+      stream: () => {
+        const chunks = [
+          { type: 'error', payload: { error: new Error('busy') } },
+          { type: 'finish', payload: { stepResult: { reason: 'stop' } } },
+        ];
+        return Promise.resolve({ fullStream: ReadableStream.from(chunks) });
+      },
+    };
+    expect(await chunksOf(mastraAgent(agent, { core }).run, agentRun())).toHaveLength(2);
+  });
+
   it('that fails puts out its error, and then the run has failed', async () => {
     const { model } = scripted(() => Promise.reject(new Error('no more tokens')));
     const types: string[] = [];
