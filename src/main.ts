@@ -1,3 +1,4 @@
+#!/usr/bin/env node
 /**
  * The process: reads the environment, starts the runtime, and ends with it. The only place that knows `process`.
  *
