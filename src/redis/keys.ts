@@ -47,6 +47,11 @@ export class RedisKeys {
     return `${this.prefix}:${topic}`;
   }
 
+  /** Channel on which members of a consumer group hear that entries were handed back. */
+  returnChannel(): string {
+    return `${this.prefix}:returned`;
+  }
+
   lease(key: string): LeaseKeys {
     const lease = `${this.prefix}:lease:${key}`;
     const tag = hashTag(lease);

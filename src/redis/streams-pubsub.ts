@@ -77,8 +77,16 @@ export class RedisStreamsPubSub implements ClosablePubSub, BatchLeaseProvider {
     this.#keys = new RedisKeys(settings.keyPrefix);
     this.#main = new MainConnection(connector, clock, settings.commandTimeoutMs);
     this.#publisher = new StreamPublisher(this.#main, settings, clock, loadScript('publish-event'));
-    const commands = new GroupCommands(this.#main, settings);
-    this.#pool = new ReaderPool({ connector, main: this.#main, settings, commands, clock, logger });
+    const commands = new GroupCommands(this.#main, settings, this.#keys.returnChannel());
+    this.#pool = new ReaderPool({
+      connector,
+      main: this.#main,
+      settings,
+      commands,
+      returned: feed => this.#reclaimer.returned(feed),
+      clock,
+      logger,
+    });
     this.#telemetry = new StreamTelemetry(() => this.#pool.readers.map(({ name, silenceS }) => ({ node: name, ageS: silenceS })));
     this.#subscriptions = new Subscriptions({
       context: { settings, logger, telemetry: this.#telemetry, clock },
@@ -89,7 +97,9 @@ export class RedisStreamsPubSub implements ClosablePubSub, BatchLeaseProvider {
       consumer: `signals-${randomUUID()}`,
       streamKey: topic => this.#keys.stream(topic),
     });
-    this.#reclaimer = new Reclaimer(this.#main, settings, clock, logger, () => this.#subscriptions.feeds());
+    this.#reclaimer = new Reclaimer(this.#main, settings, clock, logger, commands, () =>
+      this.#subscriptions.feeds(),
+    );
     this.#reclaimer.start();
     this.#leases = new LazyLeases(connector, this.#keys, clock, settings.commandTimeoutMs, logger);
   }

@@ -6,18 +6,30 @@
 
 import type { Redis } from 'ioredis';
 
-const channel = '__redis__:invalidate';
+const invalidations = '__redis__:invalidate';
+
+export interface DoorbellListener {
+  /** The stream changed; without a key, everything may have changed. */
+  rung(key: string | undefined): void;
+  /** A sibling handed back entries of this group. */
+  returned(key: string, group: string): void;
+  /** From now on rings may be missed. */
+  lost(): void;
+}
 
 export class Doorbell {
   readonly connection: Redis;
+  readonly #returnChannel: string;
+  /** The id of the connection that `stream` is. */
+  #known: { stream: unknown; id: number } | undefined;
 
-  /** `rung` hears the key, or `undefined` when everything may have changed. `lost` hears that rings may be missed. */
-  constructor(connection: Redis, rung: (key: string | undefined) => void, lost: () => void) {
+  constructor(connection: Redis, returnChannel: string, listener: DoorbellListener) {
     this.connection = connection;
-    connection.on('close', lost);
-    connection.on('messageBuffer', (_channel: Buffer, keys: unknown) => {
-      if (!Array.isArray(keys)) return rung(undefined);
-      for (const key of keys as Buffer[]) rung(key.toString());
+    this.#returnChannel = returnChannel;
+    connection.on('close', () => listener.lost());
+    connection.on('messageBuffer', (channel: Buffer, message: unknown) => {
+      if (channel.toString() === invalidations) ring(message, listener);
+      else hearReturn(String(message), listener);
     });
   }
 
@@ -29,14 +41,22 @@ export class Doorbell {
     await reader.client('TRACKING', 'ON', 'REDIRECT', id);
   }
 
-  #known: { stream: unknown; id: number } | undefined;
-
   async #identity(): Promise<number> {
     const { stream } = this.connection;
     if (this.#known?.stream === stream) return this.#known.id;
     const id = await this.connection.client('ID');
-    await this.connection.subscribe(channel);
+    await this.connection.subscribe(invalidations, this.#returnChannel);
     this.#known = { stream, id };
     return id;
   }
+}
+
+function ring(keys: unknown, listener: DoorbellListener): void {
+  if (!Array.isArray(keys)) return listener.rung(undefined);
+  for (const key of keys as Buffer[]) listener.rung(key.toString());
+}
+
+function hearReturn(message: string, listener: DoorbellListener): void {
+  const split = message.lastIndexOf('\n');
+  if (split > 0) listener.returned(message.slice(0, split), message.slice(split + 1));
 }

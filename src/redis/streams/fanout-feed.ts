@@ -21,6 +21,8 @@ export class FanoutFeed extends Feed {
   readonly #publisher: StreamPublisher;
   #members: Member[] = [];
   #position = streamStart;
+  /** Entries that the stream had been given up to the position; unknown after a member that was behind has left. */
+  #ordinal: number | undefined;
 
   constructor(topic: string, key: string, context: FeedContext, publisher: StreamPublisher) {
     super(topic, key, context);
@@ -36,16 +38,30 @@ export class FanoutFeed extends Feed {
     return this.#position;
   }
 
-  join(member: Member): void {
+  get ordinal(): number | undefined {
+    return this.#ordinal;
+  }
+
+  /** `ordinal`: how many entries the stream had been given up to the member's position. */
+  join(member: Member, ordinal: number): void {
+    if (this.#members.length === 0 || compareIds(member.cursor, this.#position) < 0) this.#ordinal = ordinal;
     this.#members = [...this.#members, member];
     this.#reposition();
     this.reader?.ring(this);
   }
 
+  /** So many entries after the position were removed before they were read. */
+  skipped(count: number): void {
+    if (this.#ordinal !== undefined) this.#ordinal += count;
+    this.trimmed(count);
+  }
+
   leave(callback: EventCallback): Member | undefined {
     const member = this.#members.find(one => one.callback === callback);
     this.#members = this.#members.filter(one => one !== member);
+    const before = this.#position;
     this.#reposition();
+    if (this.#position !== before) this.#ordinal = undefined;
     return member;
   }
 
@@ -53,6 +69,7 @@ export class FanoutFeed extends Feed {
   restart(): void {
     for (const member of this.#members) member.cursor = streamStart;
     this.#position = streamStart;
+    this.#ordinal = 0;
   }
 
   /** Whether it would make a difference if the stream had started over. */
@@ -71,7 +88,10 @@ export class FanoutFeed extends Feed {
     for (const entry of entries) {
       const behind = this.#members.filter(member => compareIds(entry.id, member.cursor) > 0);
       for (const member of behind) member.cursor = entry.id;
-      if (compareIds(entry.id, this.#position) > 0) this.#position = entry.id;
+      if (compareIds(entry.id, this.#position) > 0) {
+        this.#position = entry.id;
+        if (this.#ordinal !== undefined) this.#ordinal++;
+      }
       if (behind.length === 0) continue;
       const decoded = this.decode(entry);
       if (decoded) this.deliver(entry.id, decoded, decoded.event.deliveryAttempt ?? 1, behind);

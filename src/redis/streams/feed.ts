@@ -28,6 +28,18 @@ export interface FeedReader {
   ring(feed: Feed): void;
 }
 
+export interface ReadSchedule {
+  state: 'idle' | 'queued' | 'reading';
+  /** While reading: read again. */
+  rung: boolean;
+  /** The last read was full. */
+  behind: boolean;
+  /** Reads that failed in a row. */
+  failures: number;
+  /** Not in one command with others: one of them fails. */
+  alone: boolean;
+}
+
 export interface Member {
   readonly callback: EventCallback;
   readonly batcher: Batcher | undefined;
@@ -41,8 +53,8 @@ export abstract class Feed {
   readonly context: FeedContext;
   abstract readonly group: string | undefined;
 
-  /** Kept by the reader. `rung` while reading: read again. */
-  readonly schedule = { state: 'idle' as 'idle' | 'queued' | 'reading', rung: false, failures: 0, alone: false };
+  /** Kept by the reader. */
+  readonly schedule: ReadSchedule = { state: 'idle', rung: false, behind: false, failures: 0, alone: false };
   reader: FeedReader | undefined;
 
   /** Handed to a handler and not settled, oldest first. */
@@ -50,6 +62,7 @@ export abstract class Feed {
   #running = 0;
   #undecodableSaid = false;
   #fullSaid = false;
+  #trimSaid = false;
 
   constructor(topic: string, key: string, context: FeedContext) {
     this.topic = topic;
@@ -172,18 +185,33 @@ export abstract class Feed {
     }
   }
 
+  protected trimmed(count: number): void {
+    this.context.telemetry.trimmed(count);
+    if (this.#trimSaid) return;
+    this.#trimSaid = true;
+    this.context.logger.warn('events were trimmed before they were read; further ones of this topic are only counted', {
+      topic: this.topic,
+      group: this.group,
+      events: count,
+    });
+  }
+
   /** Whether a nack means the end of this event. Counted and said here. */
   protected exhausted(delivery: Delivery): boolean {
     if (delivery.attempt < this.context.settings.maxDeliveryAttempts) return false;
+    this.sayDropped(delivery.decoded.event, delivery.attempt);
+    return true;
+  }
+
+  protected sayDropped(event: Event, attempt: number): void {
     this.context.telemetry.dropped();
     this.context.logger.warn('an event was dropped after its last delivery attempt', {
       topic: this.topic,
       group: this.group,
-      eventId: delivery.decoded.event.id,
-      eventType: delivery.decoded.event.type,
-      attempt: delivery.attempt,
+      eventId: event.id,
+      eventType: event.type,
+      attempt,
     });
-    return true;
   }
 }
 

@@ -8,6 +8,11 @@ import type { GroupFeed } from './group-feed.ts';
 import type { MainConnection } from './main-connection.ts';
 import { idBefore, compareIds } from './stream-id.ts';
 
+/** No entry is idle for that long unless its reader said so: it was handed back. */
+export const handedBackIdleMs = 86_400_000;
+/** The original's fan-out subscribers look at their stream every second or so. */
+const silentFanoutMs = 3_600_000;
+
 export class GroupCommands {
   readonly #connection: MainConnection;
   readonly #settings: StreamsSettings;
@@ -17,7 +22,12 @@ export class GroupCommands {
   readonly #return = loadScript('return-events');
   readonly #leave = loadScript('leave-group');
 
-  constructor(connection: MainConnection, settings: StreamsSettings) {
+  readonly #removeIdle = loadScript('remove-idle');
+  /** Where siblings hear that there are entries to claim. */
+  readonly returnChannel: string;
+
+  constructor(connection: MainConnection, settings: StreamsSettings, returnChannel: string) {
+    this.returnChannel = returnChannel;
     this.#connection = connection;
     this.#settings = settings;
   }
@@ -51,7 +61,20 @@ export class GroupCommands {
     const sorted = [...ids].sort(compareIds);
     const [first] = sorted;
     if (first === undefined) return;
-    await this.#run('hand back entries', this.#return, feed, [feed.consumer, idBefore(first), ...sorted]);
+    await this.#run('hand back entries', this.#return, feed, [
+      feed.consumer,
+      idBefore(first),
+      handedBackIdleMs,
+      this.returnChannel,
+      ...sorted,
+    ]);
+  }
+
+  /** Removes what dead processes left on the stream. */
+  async removeIdle(feed: GroupFeed): Promise<void> {
+    const silentMs = this.#settings.reclaimIdleMs * 10;
+    const call = { script: this.#removeIdle, keys: [feed.key], args: [feed.consumer, silentMs, silentFanoutMs] };
+    await this.#connection.run('remove idle consumers', client => runScript(client, call));
   }
 
   async leave(feed: GroupFeed): Promise<void> {

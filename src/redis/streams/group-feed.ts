@@ -37,6 +37,7 @@ export class GroupFeed extends Feed {
    * again from here, before anything new.
    */
   recoverAfter: string | undefined;
+  #lost = 0;
   /** Told when nobody listens and nothing is left to settle. */
   onDrained: (() => void) | undefined;
   readonly #commands: GroupCommands;
@@ -108,15 +109,34 @@ export class GroupFeed extends Feed {
 
   #deliverTo(member: Member, entry: Entry, deliveryCount: number): void {
     const decoded = this.decode(entry);
-    if (!decoded) return void this.#commands.settle(this, entry.id);
+    if (!decoded) return void this.#settleQuietly(entry.id);
     const attempt = (decoded.event.deliveryAttempt ?? 1) + deliveryCount - 1;
+    // It was given to handlers as often as allowed and none of them lived to settle it.
+    if (deliveryCount > 1 && attempt > this.context.settings.maxDeliveryAttempts) {
+      this.sayDropped(decoded.event, attempt - 1);
+      return void this.#settleQuietly(entry.id);
+    }
     this.deliver(entry.id, decoded, attempt, [member]);
+  }
+
+  async #settleQuietly(id: string): Promise<void> {
+    try {
+      await this.#commands.settle(this, id);
+    } catch (error) {
+      this.context.logger.debug('an entry could not be acked; it is reclaimed', { error: errorMessage(error) });
+    }
   }
 
   #nextMember(): Member | undefined {
     if (this.#members.length === 0) return undefined;
     this.#next = (this.#next + 1) % this.#members.length;
     return this.#members[this.#next];
+  }
+
+  /** So many entries of the group were removed unread, counted from its beginning. */
+  lostSoFar(count: number): void {
+    if (count > this.#lost) this.trimmed(count - this.#lost);
+    this.#lost = count;
   }
 
   rest(): void {

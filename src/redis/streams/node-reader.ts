@@ -16,6 +16,7 @@ import { AckSender } from './ack-sender.ts';
 import type { RawEntry } from './codec.ts';
 import { entriesOf } from './codec.ts';
 import { Doorbell } from './doorbell.ts';
+import { GapCheck } from './gap-check.ts';
 import { isMoved, isNoGroup, isRefused, isTransient } from './failures.ts';
 import { FanoutFeed } from './fanout-feed.ts';
 import type { Feed } from './feed.ts';
@@ -35,6 +36,10 @@ export interface NodeReaderOptions {
   readonly commands: GroupCommands;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Entries of this group were handed back and can be claimed. */
+  readonly returned: (feed: GroupFeed) => void;
+  /** Channel on which that is told. */
+  readonly returnChannel: string;
   /** A stream is not served by this node any more. */
   readonly moved: (feed: Feed) => void;
 }
@@ -55,6 +60,7 @@ export class NodeReader implements GroupReader {
   readonly #bell: Doorbell;
   readonly #acks: AckSender;
   readonly #queue: ReadQueue;
+  readonly #gaps: GapCheck;
   readonly #feeds = new Map<string, Feed[]>();
   #phase: Phase = 'connecting';
   /** Grows with each connection: what an older one still answers is not ours to judge. */
@@ -75,13 +81,14 @@ export class NodeReader implements GroupReader {
     this.#answeredMs = options.clock.monotonicMs();
     const { reader, bell } = options.open();
     this.#reader = reader;
-    this.#bell = new Doorbell(
-      bell,
-      key => this.#rung(key),
-      () => this.#lost(),
-    );
+    this.#bell = new Doorbell(bell, options.returnChannel, {
+      rung: key => this.#rung(key),
+      returned: (key, group) => this.#returned(key, group),
+      lost: () => this.#lost(),
+    });
     this.#acks = new AckSender(reader, options.cluster, feed => options.moved(feed));
     this.#queue = new ReadQueue(options.cluster);
+    this.#gaps = new GapCheck(reader);
     reader.on('close', () => this.#lost());
     reader.on('ready', () => void this.#attach());
     bell.on('ready', () => void this.#attach());
@@ -171,6 +178,12 @@ export class NodeReader implements GroupReader {
     else for (const feed of this.#feeds.get(key) ?? []) this.ring(feed);
   }
 
+  #returned(key: string, group: string): void {
+    for (const feed of this.#feeds.get(key) ?? []) {
+      if (feed instanceof GroupFeed && feed.group === group) this.#options.returned(feed);
+    }
+  }
+
   #lost(): void {
     if (this.#phase === 'closed') return;
     this.#phase = 'connecting';
@@ -252,9 +265,11 @@ export class NodeReader implements GroupReader {
   async #read(batch: Batch, epoch: number): Promise<void> {
     this.#reads++;
     this.#asked();
-    for (const { schedule } of batch.feeds) {
-      schedule.state = 'reading';
-      schedule.rung = false;
+    for (const feed of batch.feeds) {
+      feed.schedule.state = 'reading';
+      feed.schedule.rung = false;
+      // A failure is the read's to report: it comes right behind on the same connection.
+      if (feed.schedule.behind) this.#gaps.measure(feed).catch(() => {});
     }
     let reply: Map<string, RawEntry[]> | undefined;
     let failure: unknown;
@@ -284,11 +299,12 @@ export class NodeReader implements GroupReader {
       schedule.state = 'idle';
       schedule.failures = 0;
       schedule.alone = false;
+      schedule.behind = raw.length >= batch.count;
       if (batch.history && feed instanceof GroupFeed) feed.recoverAfter = raw.at(-1)?.[0];
       if (raw.length > 0) feed.accept(entriesOf(raw));
       this.#queue.learn(raw);
       if (feed.members.length === 0) feed.rest();
-      else if (schedule.rung || raw.length >= batch.count || batch.history) this.ring(feed);
+      else if (schedule.rung || schedule.behind || batch.history) this.ring(feed);
       else if (raw.length === 0 && feed instanceof FanoutFeed) void this.#checkRestart(feed);
     }
   }

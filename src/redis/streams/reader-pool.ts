@@ -7,6 +7,7 @@ import type { Clock, Timer } from '../../core/clock.ts';
 import type { Logger } from '../../core/logger.ts';
 import type { RedisConnector } from '../connection.ts';
 import type { Feed } from './feed.ts';
+import type { GroupFeed } from './group-feed.ts';
 import type { GroupCommands } from './group-commands.ts';
 import { keySlot } from './key-slot.ts';
 import type { MainConnection } from './main-connection.ts';
@@ -18,6 +19,7 @@ export interface ReaderPoolOptions {
   readonly main: MainConnection;
   readonly settings: StreamsSettings;
   readonly commands: GroupCommands;
+  readonly returned: (feed: GroupFeed) => void;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -91,13 +93,15 @@ export class ReaderPool {
   #reader(key: string, name: string, open: () => { reader: Redis; bell: Redis }): NodeReader {
     const known = this.#readers.get(key);
     if (known) return known;
-    const { settings, commands, clock, logger, main } = this.#options;
+    const { settings, commands, returned, clock, logger, main } = this.#options;
     const reader = new NodeReader({
       name,
       open,
       cluster: 'slots' in main.client,
       settings,
       commands,
+      returned,
+      returnChannel: commands.returnChannel,
       clock,
       logger,
       moved: feed => this.#moved(feed),

@@ -12,12 +12,15 @@ import { entriesOf } from './codec.ts';
 import type { RawEntry } from './codec.ts';
 import type { Feed } from './feed.ts';
 import { isNoGroup } from './failures.ts';
+import { handedBackIdleMs } from './group-commands.ts';
+import type { GroupCommands } from './group-commands.ts';
 import { GroupFeed } from './group-feed.ts';
 import type { MainConnection } from './main-connection.ts';
 import type { StreamsSettings } from './options.ts';
 
 const pageSize = 100;
 const stepsPerInterval = 20;
+const cleanupEveryRounds = 10;
 
 type PendingRow = [id: string, consumer: string, idleMs: number, deliveries: number];
 
@@ -26,9 +29,11 @@ export class Reclaimer {
   readonly #settings: StreamsSettings;
   readonly #clock: Clock;
   readonly #logger: Logger;
+  readonly #commands: GroupCommands;
   readonly #feeds: () => Iterable<Feed>;
   #round: GroupFeed[] = [];
   #perStep = 1;
+  #rounds = 0;
   #reclaimTimer: Timer | undefined;
   #expiryTimer: Timer | undefined;
   #stopped = false;
@@ -38,12 +43,14 @@ export class Reclaimer {
     settings: StreamsSettings,
     clock: Clock,
     logger: Logger,
+    commands: GroupCommands,
     feeds: () => Iterable<Feed>,
   ) {
     this.#connection = connection;
     this.#settings = settings;
     this.#clock = clock;
     this.#logger = logger;
+    this.#commands = commands;
     this.#feeds = feeds;
   }
 
@@ -76,23 +83,31 @@ export class Reclaimer {
 
   async #step(): Promise<void> {
     if (this.#round.length === 0) {
+      this.#rounds++;
       this.#round = [...this.#feeds()].filter(feed => feed instanceof GroupFeed);
       this.#perStep = Math.ceil(this.#round.length / stepsPerInterval);
     }
     const feeds = this.#round.splice(0, this.#perStep);
     if (!this.#connection.ready) return;
     for (let at = 0; at < feeds.length; at += pageSize) {
-      await Promise.all(feeds.slice(at, at + pageSize).map(feed => this.reclaim(feed)));
+      const page = feeds.slice(at, at + pageSize);
+      await Promise.all(page.map(feed => this.#reclaim(feed, this.#settings.reclaimIdleMs)));
+      if (this.#rounds % cleanupEveryRounds === 0) await Promise.all(page.map(feed => this.#removeIdle(feed)));
     }
   }
 
+  /** Entries that a sibling handed back are claimed at once, whatever the settings say of abandoned ones. */
+  returned(feed: GroupFeed): void {
+    void this.#reclaim(feed, handedBackIdleMs / 2);
+  }
+
   /** Claims and delivers what has been idle for long enough. Never rejects. */
-  async reclaim(feed: GroupFeed): Promise<void> {
+  async #reclaim(feed: GroupFeed, idleMs: number): Promise<void> {
     try {
       if (!feed.wanted) return;
-      const rows = await this.#idle(feed);
+      const rows = await this.#idle(feed, idleMs);
       if (rows.length === 0 || this.#stopped) return;
-      const claimed = await this.#claim(feed, rows.map(([id]) => id));
+      const claimed = await this.#claim(feed, idleMs, rows.map(([id]) => id));
       const counts = new Map(rows.map(([id, , , deliveries]) => [id, deliveries + 1]));
       if (claimed.length > 0) feed.accept(entriesOf(claimed), counts);
     } catch (error) {
@@ -102,15 +117,22 @@ export class Reclaimer {
     }
   }
 
+  async #removeIdle(feed: GroupFeed): Promise<void> {
+    try {
+      await this.#commands.removeIdle(feed);
+    } catch (error) {
+      this.#logger.debug('idle consumers could not be removed', { topic: feed.topic, error: errorMessage(error) });
+    }
+  }
+
   /** Pending long enough and not in the hands of a handler here: a claim would restart the idle clock of those. */
-  async #idle(feed: GroupFeed): Promise<PendingRow[]> {
+  async #idle(feed: GroupFeed, idleMs: number): Promise<PendingRow[]> {
     const found: PendingRow[] = [];
     let from = '-';
     while (found.length < pageSize) {
-      const { reclaimIdleMs } = this.#settings;
       // The client's types know this command without IDLE only.
       const page = await this.#run(client =>
-        client.call('XPENDING', feed.key, feed.group, 'IDLE', reclaimIdleMs, from, '+', pageSize),
+        client.call('XPENDING', feed.key, feed.group, 'IDLE', idleMs, from, '+', pageSize),
       );
       const rows = page as PendingRow[];
       found.push(...rows.filter(([id]) => !feed.inFlight.has(id)));
@@ -120,8 +142,8 @@ export class Reclaimer {
     return found.slice(0, pageSize);
   }
 
-  async #claim(feed: GroupFeed, ids: readonly string[]): Promise<RawEntry[]> {
-    const args = [feed.key, feed.group, feed.consumer, this.#settings.reclaimIdleMs, ...ids];
+  async #claim(feed: GroupFeed, idleMs: number, ids: readonly string[]): Promise<RawEntry[]> {
+    const args = [feed.key, feed.group, feed.consumer, idleMs, ...ids];
     return (await this.#run(client => client.call('XCLAIM', args))) as RawEntry[];
   }
 

@@ -3,6 +3,7 @@
 import type { EventCallback, SubscribeOptions } from '../../contracts/pubsub.ts';
 import { Batcher } from '../../core/batching.ts';
 import { errorMessage } from '../../core/errors.ts';
+import { loadScript, runScript } from '../script-runner.ts';
 import { FanoutFeed } from './fanout-feed.ts';
 import type { Feed, FeedContext, Member } from './feed.ts';
 import type { GroupCommands } from './group-commands.ts';
@@ -38,6 +39,7 @@ export class Subscriptions {
   readonly #groups = new Map<string, GroupFeed>();
   readonly #fanouts = new Map<string, FanoutFeed>();
   readonly #leaving = new Set<Promise<void>>();
+  readonly #findPosition = loadScript('find-position');
 
   constructor(options: SubscriptionsOptions) {
     this.#options = options;
@@ -130,15 +132,15 @@ export class Subscriptions {
   async #openFanout(topic: string, subscription: Subscription): Promise<void> {
     const { context, main, pool, publisher, streamKey } = this.#options;
     const key = streamKey(topic);
-    const cursor =
-      subscription.options.startFrom === 'latest'
-        ? await main.run('read the end of the stream', client => lastId(client, key))
-        : await main.run('connect', () => Promise.resolve(streamStart));
+    const call = { script: this.#findPosition, keys: [key], args: [] };
+    const reply = await main.run('find the end of the stream', client => runScript(client, call));
+    const [lastId, added, held] = reply as [string, number, number];
+    const latest = subscription.options.startFrom === 'latest';
     if (subscription.ended) return;
     const feed = this.#fanouts.get(topic) ?? new FanoutFeed(topic, key, context, publisher);
     this.#fanouts.set(topic, feed);
     subscription.feed = feed;
-    feed.join(this.#member(subscription, cursor));
+    feed.join(this.#member(subscription, latest ? lastId : streamStart), latest ? added : added - held);
     if (!feed.reader) pool.add(feed);
   }
 
@@ -175,15 +177,5 @@ export class Subscriptions {
       })
       .finally(() => this.#leaving.delete(leaving));
     this.#leaving.add(leaving);
-  }
-}
-
-async function lastId(client: MainConnection['client'], key: string): Promise<string> {
-  try {
-    const info = (await client.xinfo('STREAM', key)) as unknown[];
-    return String(info[info.indexOf('last-generated-id') + 1]);
-  } catch (error) {
-    if (/no such key/.test(errorMessage(error))) return streamStart;
-    throw error;
   }
 }
