@@ -35,7 +35,7 @@ class InstrumentedLeases implements LeaseProvider {
 
   async acquireLease(key: string, owner: string, ttlMs: number): Promise<LeaseAcquisition> {
     const at = this.moment();
-    const attributes = leaseAttributes(this.on, key, owner, ttlMs);
+    const attributes = () => leaseAttributes(this.on, key, owner, ttlMs);
     try {
       const answer = await this.#inner.acquireLease(key, owner, ttlMs);
       const outcome = this.#acquireOutcome(key, owner, answer);
@@ -43,11 +43,11 @@ class InstrumentedLeases implements LeaseProvider {
         operation: 'acquire',
         outcome,
         at,
-        attributes: {
-          ...attributes,
+        attributes: () => ({
+          ...attributes(),
           ...(answer.fencingToken === undefined ? {} : { [spanKeys.fencingToken]: answer.fencingToken }),
           ...(outcome === 'held' && answer.owner !== undefined ? { [spanKeys.currentOwner]: answer.owner } : {}),
-        },
+        }),
       });
       if (outcome === 'acquired') {
         const token = answer.fencingToken === undefined ? {} : { fencingToken: answer.fencingToken };
@@ -66,7 +66,7 @@ class InstrumentedLeases implements LeaseProvider {
 
   async releaseLease(key: string, owner: string): Promise<void> {
     const at = this.moment();
-    const attributes = leaseAttributes(this.on, key, owner);
+    const attributes = () => leaseAttributes(this.on, key, owner);
     try {
       await this.#inner.releaseLease(key, owner);
       this.recorder.record({ operation: 'release', outcome: 'released', at, attributes });
@@ -92,11 +92,11 @@ class InstrumentedLeases implements LeaseProvider {
 
   async transferLease(key: string, fromOwner: string, toOwner: string, ttlMs: number): Promise<boolean> {
     const at = this.moment();
-    const attributes = {
+    const attributes = () => ({
       ...leaseAttributes(this.on, key, fromOwner, ttlMs),
       [spanKeys.owner]: toOwner,
       [spanKeys.previousOwner]: fromOwner,
-    };
+    });
     try {
       const done = await this.#inner.transferLease(key, fromOwner, toOwner, ttlMs);
       const outcome = done ? 'transferred' : 'not_owner';
@@ -123,9 +123,11 @@ class InstrumentedLeases implements LeaseProvider {
     const headroom = kept ? this.on.leases.renewed(lease.key, lease.owner, times) : undefined;
     if (!kept || this.#isSampled()) {
       const links = this.on.leases.linksTo(lease.key, lease.owner);
-      const attributes = leaseAttributes(this.on, lease.key, lease.owner, ttlMs);
-      const shown = headroom === undefined ? attributes : { ...attributes, [spanKeys.headroom]: headroom };
-      this.recorder.show({ operation: 'renew', outcome, at, attributes: shown, links }, durationMs);
+      const attributes = () => ({
+        ...leaseAttributes(this.on, lease.key, lease.owner, ttlMs),
+        ...(headroom === undefined ? {} : { [spanKeys.headroom]: headroom }),
+      });
+      this.recorder.show({ operation: 'renew', outcome, at, attributes, links }, durationMs);
     }
     if (!kept && this.on.leases.of(lease.key, lease.owner)) this.on.leases.ended(lease.key);
   }
@@ -138,7 +140,7 @@ class InstrumentedLeases implements LeaseProvider {
   ): void {
     const first = leases[0];
     if (!first) return;
-    const attributes =
+    const attributes = () =>
       leases.length === 1
         ? leaseAttributes(this.on, first.key, first.owner, ttlMs)
         : { [spanKeys.batchSize]: leases.length, [spanKeys.ttlMs]: ttlMs };

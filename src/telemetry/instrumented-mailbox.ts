@@ -53,13 +53,8 @@ class InstrumentedMailbox implements ThreadMailbox {
   async deliver(request: DeliverRequest): Promise<Delivery> {
     const { envelope, thread } = request;
     const parent = senderContext(request);
-    const attributes: Attributes = {
-      ...this.#on.threadAttributes(thread),
-      [spanKeys.agentId]: envelope.agentId,
-      [spanKeys.signalId]: envelope.signal.id,
-      [spanKeys.signalType]: envelope.signal.type,
-    };
-    const span = this.#on.tracer.startSpan(spanNames.signalRoute, { kind: SpanKind.PRODUCER, attributes }, parent);
+    const span = this.#on.tracer.startSpan(spanNames.signalRoute, { kind: SpanKind.PRODUCER }, parent);
+    if (span.isRecording()) span.setAttributes(this.#signalAttributes(request));
     const within = trace.setSpan(parent, span);
     // What travels is this span, so that the run appears under the decision that led to it.
     const carrier = carrierOf(within);
@@ -68,7 +63,7 @@ class InstrumentedMailbox implements ThreadMailbox {
     try {
       const delivery = await context.with(within, () => this.#inner.deliver(sent));
       this.#delivered(request, delivery, { start, within });
-      span.setAttributes(deliveryAttributes(delivery));
+      if (span.isRecording()) span.setAttributes(deliveryAttributes(delivery));
       return delivery;
     } catch (error) {
       span.setAttribute(keys.decision, isRefusal(error) ? 'refused' : 'error');
@@ -143,6 +138,15 @@ class InstrumentedMailbox implements ThreadMailbox {
     return this.#inner.close();
   }
 
+  #signalAttributes({ thread, envelope }: DeliverRequest): Attributes {
+    return {
+      ...this.#on.threadAttributes(thread),
+      [spanKeys.agentId]: envelope.agentId,
+      [spanKeys.signalId]: envelope.signal.id,
+      [spanKeys.signalType]: envelope.signal.type,
+    };
+  }
+
   #delivered(request: DeliverRequest, delivery: Delivery, at: Moment): void {
     if (delivery.unownedMs !== undefined) this.#on.instruments.leaseHandoffGap.record(delivery.unownedMs / 1000);
     const { claim, thread } = request;
@@ -166,19 +170,19 @@ class InstrumentedMailbox implements ThreadMailbox {
       operation: 'acquire',
       outcome,
       at,
-      attributes: {
+      attributes: () => ({
         ...this.#claimAttributes(thread, claim),
         ...tokenOf(grant),
         ...(delivery?.unownedMs === undefined ? {} : { [spanKeys.unownedMs]: delivery.unownedMs }),
         // Who has it instead.
         ...(grant || delivery?.owner === undefined ? {} : { [spanKeys.currentOwner]: delivery.owner }),
-      },
+      }),
     });
     if (grant) this.#remember(grant, span, at);
   }
 
   #acquireFailed(thread: ThreadRef, claim: LeaseClaim, at: Moment, error: unknown): void {
-    const attributes = this.#claimAttributes(thread, claim);
+    const attributes = () => this.#claimAttributes(thread, claim);
     this.#recorder.record({ operation: 'acquire', outcome: failureOutcome(error), at, attributes, error });
   }
 
@@ -196,7 +200,7 @@ class InstrumentedMailbox implements ThreadMailbox {
     if (this.#on.drain) {
       this.#on.instruments.drainLeases.add(1, { [keys.outcome]: grant ? 'transferred' : 'released' });
     }
-    const attributes = { ...this.#settleAttributes(request), [spanKeys.waiting]: settlement.waiting };
+    const attributes = () => ({ ...this.#settleAttributes(request), [spanKeys.waiting]: settlement.waiting });
     if (!grant) {
       this.#recorder.record({ operation: 'release', outcome: 'released', at, attributes, links });
       this.#on.leases.ended(request.grant.key);
@@ -207,20 +211,20 @@ class InstrumentedMailbox implements ThreadMailbox {
       outcome: 'transferred',
       at,
       links,
-      attributes: {
-        ...attributes,
+      attributes: () => ({
+        ...attributes(),
         ...tokenOf(grant),
         [spanKeys.owner]: grant.owner,
         [spanKeys.previousOwner]: request.grant.owner,
         [spanKeys.ttlMs]: grant.ttlMs,
-      },
+      }),
     });
     this.#remember(grant, span, at);
   }
 
   #settleFailed(request: SettleRequest, at: Moment & { links: Link[] }, error: unknown): void {
     const { links } = at;
-    const attributes = this.#settleAttributes(request);
+    const attributes = () => this.#settleAttributes(request);
     const lost = isSignalsError(error, 'SIG_LEASE_LOST', 'SIG_LEASE_EXPIRED');
     if (lost) this.#on.leases.ended(request.grant.key);
     if (request.next) {

@@ -31,7 +31,8 @@ export type OperationRecord = {
     readonly operation: Operation;
     readonly outcome: Outcomes[Operation];
     readonly at: Moment;
-    readonly attributes: Attributes;
+    /** Asked for only if the span is kept. */
+    readonly attributes: () => Attributes;
     readonly links?: readonly Link[];
     readonly error?: unknown;
   };
@@ -93,14 +94,13 @@ export class LeaseRecorder {
       {
         startTime: at.start.wallMs,
         links: [...(links ?? [])],
-        attributes: {
-          ...attributes,
-          [keys.outcome]: outcome,
-          ...(endReason === undefined ? {} : { [keys.endReason]: endReason }),
-        },
+        attributes: { [keys.outcome]: outcome },
       },
       operation === 'renew' ? ROOT_CONTEXT : at.within,
     );
+    if (!span.isRecording()) return span;
+    span.setAttributes(attributes());
+    if (endReason !== undefined) span.setAttribute(keys.endReason, endReason);
     if (error !== undefined) failSpan(span, error);
     span.end(at.start.wallMs + durationMs);
     return span;

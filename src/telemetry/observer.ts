@@ -53,14 +53,12 @@ export class TelemetryObserver implements Observer {
 
   runStarted(facts: RunFacts): RunScope {
     const startedMs = performance.now();
-    const { parent, links } = this.#origin(facts);
-    const span = this.#on.tracer.startSpan(
-      spanNames.threadRun,
-      { kind: SpanKind.CONSUMER, links, attributes: this.#attributes(facts) },
-      parent,
-    );
+    const key = threadLeaseKey(facts.thread);
+    const { parent, links } = this.#origin(facts, key);
+    const span = this.#on.tracer.startSpan(spanNames.threadRun, { kind: SpanKind.CONSUMER, links }, parent);
+    if (span.isRecording()) span.setAttributes(this.#attributes(facts));
     const runContext = trace.setSpan(parent, span);
-    this.#on.leases.runStarted(threadLeaseKey(facts.thread), facts.runId, runContext);
+    this.#on.leases.runStarted(key, facts.runId, runContext);
     this.#on.instruments.runActive.add(1);
     let over = false;
     return {
@@ -71,7 +69,7 @@ export class TelemetryObserver implements Observer {
         this.#on.instruments.runActive.add(-1);
         const seconds = (performance.now() - startedMs) / 1000;
         this.#on.instruments.runDuration.record(seconds, { [keys.endReason]: reason });
-        endRun(span, reason, error);
+        if (span.isRecording()) endRun(span, reason, error);
       },
     };
   }
@@ -80,7 +78,7 @@ export class TelemetryObserver implements Observer {
    * The rule for parent or link. Never the active context: a run is started by whoever happened to hand it over, a timer
    * or another signal's request, and must not appear as part of that.
    */
-  #origin(facts: RunFacts): { parent: Context; links: Link[] } {
+  #origin(facts: RunFacts, key: string): { parent: Context; links: Link[] } {
     const first = facts.trace ? contextOf(facts.trace) : ROOT_CONTEXT;
     const prompt =
       facts.attempt === 1 && facts.signalCount === 1 && (facts.waitedMs ?? 0) <= this.#on.promptLimitMs;
@@ -89,7 +87,7 @@ export class TelemetryObserver implements Observer {
     const parent = continues ? first : ROOT_CONTEXT;
     // Where it was claimed apart from the signal's own trace, as after a crash, that is where one reads on.
     const traceId = trace.getSpanContext(parent)?.traceId;
-    const acquire = linksToAcquire(this.#on.leases.ofRun(threadLeaseKey(facts.thread), facts.runId));
+    const acquire = linksToAcquire(this.#on.leases.ofRun(key, facts.runId));
     const elsewhere = acquire.filter(link => link.context.traceId !== traceId);
     return { parent, links: [...(continues ? [] : linkTo(first)), ...rest, ...elsewhere] };
   }

@@ -299,7 +299,8 @@ test('another SDK that is registered is kept, for traces and metrics each', asyn
   const telemetry = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: otlp.url }, logger);
   expect(trace.getTracer('x')).toBe(theirs.getTracer('x'));
   expect(lines).toEqual(['another OpenTelemetry SDK is registered and is kept {"traces":true,"metrics":false}']);
-  // What is missing is filled in.
+  // Nor are its context and propagation touched; what is missing is filled in.
+  expect(propagation.fields()).toEqual([]);
   new Instrumentation().instruments.leaseTakeovers.add(1);
   expect(await telemetry.collectMetrics()).toContain('signals_lease_takeovers_total 1');
   await telemetry.shutdown(1000);

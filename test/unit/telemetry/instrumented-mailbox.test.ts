@@ -196,6 +196,23 @@ test('a run leads to where its lease was acquired when that is another trace', a
   expect(harness.spans('thread.run')[0]!.links.map(link => link.context.spanId)).toEqual([acquire!.spanContext().spanId]);
 });
 
+test('a run in the trace of its own acquire needs no link to it', async () => {
+  let sent: Envelope | undefined;
+  const mailbox = instrumented({
+    deliver: ({ envelope }) => {
+      sent = envelope;
+      return Promise.resolve(woke);
+    },
+  });
+  await mailbox.deliver(request);
+  new TelemetryObserver(harness.instrumentation)
+    .runStarted({ agentId: 'echo', runId: 'run-1', thread, attempt: 1, signalCount: 1, trace: sent!.trace! })
+    .end('finished');
+  const [run] = harness.spans('thread.run');
+  expect(run!.spanContext().traceId).toBe(harness.spans('lease.acquire')[0]!.spanContext().traceId);
+  expect(run!.links).toEqual([]);
+});
+
 test.each([
   ['released', undefined, { waiting: 0 }, 'lease.release', 'released'],
   ['released though a next run was offered', nextClaim, { waiting: 0 }, 'lease.release', 'released'],
