@@ -111,15 +111,22 @@ function checkTarget(body: Target, check: z.core.$RefinementCtx<Target>): void {
   }
 }
 
+export const keyHeader = z.object({ 'Idempotency-Key': identifier });
+
 export const messageBody = z.object({ ...target, ...behaviors, message }).superRefine(checkTarget);
 export const sendSignalBody = z.object({ ...target, ...behaviors, signal: signalBody }).superRefine(checkTarget);
+
+/** As mailboxes write them: two whole numbers, each below 2^64. One that no store understands must not become its failure. */
+const eventId = z.string().regex(/^\d{1,19}-\d{1,19}$/, 'must be the id of an event that was received');
+
+export const resumeHeader = z.object({ 'Last-Event-ID': eventId });
 
 /** Without `resourceId` the thread is one of the agent's own: its id stands in, as in the client. */
 export const subscribeBody = z.object({
   resourceId: identifier.optional(),
   threadId: identifier,
   /** Ours: for clients that cannot set the `Last-Event-ID` header. */
-  lastEventId: z.string().max(64).optional(),
+  lastEventId: eventId.optional(),
 });
 
 export const abortBody = z.object({

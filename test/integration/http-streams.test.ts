@@ -93,6 +93,17 @@ describe('a thread is followed', () => {
     byBody.leave();
   });
 
+  it.each(['abc', '5', '*', '99999999999999999999-0', '1-0; drop'])('an event id that was never given (%s) is refused', async id => {
+    const byHeader = await rig.post(path, thread, { ...standard, 'last-event-id': id });
+    const byBody = await rig.post(path, { ...thread, lastEventId: id }, standard);
+    for (const [response, field] of [[byHeader, 'Last-Event-ID'], [byBody, 'lastEventId']] as const) {
+      expect(response.status).toBe(400);
+      const message = `${field} must be the id of an event that was received, got ${JSON.stringify(id)}`;
+      expect(await response.json()).toMatchObject({ error: { code: 'SIG_REQUEST_INVALID', message } });
+    }
+    expect(rig.service.follows).toEqual([]);
+  });
+
   it('silence is filled with comments', async () => {
     const quick = await startHttp({ heartbeatMs: 5 });
     const reader = await Reader.open(quick, standard);

@@ -10,7 +10,7 @@ import type { NewSignal, SendOutcome, SendRequest, ThreadService } from '../../t
 import type { AgentDirectory } from '../ports.ts';
 import { parsed } from '../route.ts';
 import type { Route } from '../route.ts';
-import { abortBody, identifier, messageBody, sendSignalBody, subscribeBody } from '../schemas.ts';
+import { abortBody, identifier, keyHeader, messageBody, resumeHeader, sendSignalBody, subscribeBody } from '../schemas.ts';
 import type { MessageBody, SendSignalBody } from '../schemas.ts';
 import type { OpenStreams } from '../sse.ts';
 
@@ -114,8 +114,8 @@ function threadRoutes({ service, agents, streams }: AgentRoutesOptions): Route[]
       handle: (request, response) => {
         const agent = agentOf(request, agents);
         const body = parsed(subscribeBody, request.body);
-        const after = request.get('Last-Event-ID') ?? body.lastEventId;
-        return streams.serve(request, response, signal => service.follow(threadOf(body, agent), signal, after || undefined));
+        const after = resumeFrom(request) ?? body.lastEventId;
+        return streams.serve(request, response, signal => service.follow(threadOf(body, agent), signal, after));
       },
     },
     {
@@ -155,7 +155,11 @@ function withKey(request: Request, signal: NewSignal): NewSignal {
   return { ...signal, id: parsed(keyHeader, { 'Idempotency-Key': header })['Idempotency-Key'] };
 }
 
-const keyHeader = z.object({ 'Idempotency-Key': identifier });
+/** A client that has seen no event yet may send the header empty. */
+function resumeFrom(request: Request): string | undefined {
+  const header = request.get('Last-Event-ID');
+  return header ? parsed(resumeHeader, { 'Last-Event-ID': header })['Last-Event-ID'] : undefined;
+}
 
 function sendOptions(body: MessageBody | SendSignalBody, turn: Turn): Omit<SendRequest, 'agentId' | 'signal'> {
   const { resourceId, threadId, runId, ifActive, ifIdle } = body;
