@@ -38,6 +38,7 @@ import type { LocalThread } from './pubsub-mailbox/local-threads.ts';
 import { OutputFeeds } from './pubsub-mailbox/output-feeds.ts';
 import { followOutput } from './pubsub-mailbox/output-reader.ts';
 import { PeerAnswers } from './pubsub-mailbox/peer-answers.ts';
+import { beginning } from './pubsub-mailbox/positions.ts';
 import { ThreadLeases } from './pubsub-mailbox/thread-leases.ts';
 import { Turns } from './pubsub-mailbox/turns.ts';
 
@@ -164,7 +165,7 @@ export class PubSubMailbox implements ThreadMailbox {
       if (!delivery || delivery.duplicate) await this.#giveUp(local, claim.owner);
     }
     if (delivery.duplicate) return delivery;
-    local.begin(grant, this.#clock.monotonicMs());
+    await this.#begin(local, grant);
     return { ...delivery, owner: claim.owner, grant };
   }
 
@@ -210,7 +211,7 @@ export class PubSubMailbox implements ThreadMailbox {
         await this.#giveUp(local, claim.owner);
         return undefined;
       }
-      local.begin(grant, this.#clock.monotonicMs());
+      await this.#begin(local, grant);
       return grant;
     });
   }
@@ -237,7 +238,7 @@ export class PubSubMailbox implements ThreadMailbox {
         const nextGrant = await this.#leases.transfer(thread, grant.owner, next);
         if (!nextGrant) throw lost(grant);
         this.#record(local, consumed, returned);
-        local.begin(nextGrant, this.#clock.monotonicMs());
+        await this.#begin(local, nextGrant);
         return { grant: nextGrant, waiting };
       }
       this.#record(local, consumed, returned);
@@ -256,7 +257,7 @@ export class PubSubMailbox implements ThreadMailbox {
       if (!nextGrant) throw lost(grant);
       if (local.run?.owner !== next.owner) {
         this.#record(local, consumed, returned);
-        local.begin(nextGrant, this.#clock.monotonicMs());
+        await this.#begin(local, nextGrant);
       }
       return { grant: nextGrant, waiting: local.inbox.waking };
     }
@@ -275,14 +276,22 @@ export class PubSubMailbox implements ThreadMailbox {
   }
 
   async append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void> {
-    await this.#asOwner(thread, grant, async local => {
-      const batch = local.log.append(chunks, this.#clock.wallMs());
-      local.outputUntilMs = this.#clock.monotonicMs() + this.#limits.outputRetentionMs;
-      await this.#feeds.publish(local.ref, batch).catch((error: unknown) => {
-        // The log has it: those who follow see the gap, or look after a while.
-        this.#logger.warn('output was not published', { thread: local.name, error: errorMessage(error) });
-      });
+    await this.#asOwner(thread, grant, local => this.#put(local, chunks));
+  }
+
+  async #put(local: LocalThread, chunks: readonly Chunk[]): Promise<void> {
+    const batch = local.log.append(chunks, this.#clock.wallMs());
+    local.outputUntilMs = this.#clock.monotonicMs() + this.#limits.outputRetentionMs;
+    await this.#feeds.publish(local.ref, batch).catch((error: unknown) => {
+      // The log has it: those who follow see the gap, or look after a while.
+      this.#logger.warn('output was not published', { error: errorMessage(error) });
     });
+  }
+
+  async #begin(local: LocalThread, grant: Grant): Promise<void> {
+    local.end();
+    if (local.cutShort !== undefined && local.log.last !== beginning) await this.#put(local, [cutShortChunk(local.cutShort)]);
+    local.begin(grant, this.#clock.monotonicMs());
   }
 
   follow(request: FollowRequest): Promise<AsyncIterable<OutputChunk>> {
@@ -428,6 +437,12 @@ function instanceOf(owner: string): string {
 
 function runOf(owner: string): string {
   return parseOwner(owner).runId;
+}
+
+/** No more will come of this run; it ends here for those who read. */
+function cutShortChunk(runId: string): Chunk {
+  const error = { code: 'SIG_LEASE_LOST', message: 'the owner of this run is gone; its signals are run again' };
+  return { type: 'error', runId, from: 'AGENT', payload: { error } };
 }
 
 function lost(grant: Grant): SignalsError {

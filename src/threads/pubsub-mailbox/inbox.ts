@@ -106,7 +106,8 @@ export class ThreadInbox {
   }
 
   /** See `TakeRequest` for which entries those are. */
-  take(join: TakeRequest['join']): Pick<Taken, 'entries' | 'cursor'> {
+  take(join: TakeRequest['join']): Omit<Taken, 'abortRequested'> {
+    const sizeBefore = this.#entries.length;
     const after = join?.cursor ?? beginning;
     const leader = join ? undefined : this.#leader();
     const agentId = join?.agentId ?? leader?.agentId;
@@ -122,6 +123,7 @@ export class ThreadInbox {
     return {
       entries: this.#entries.filter(entry => ids.has(entry.id)).map(decode),
       cursor: laterOf(after, this.#entries.at(-1)?.id ?? beginning),
+      deadLettered: sizeBefore - this.#entries.length,
     };
   }
 

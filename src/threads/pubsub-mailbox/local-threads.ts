@@ -1,6 +1,6 @@
 /** The threads of which this process holds something: waiting signals, output, or the run that is on. */
 
-import { threadName } from '../../contracts/thread.ts';
+import { parseOwner, threadName } from '../../contracts/thread.ts';
 import type { ThreadRef } from '../../contracts/thread.ts';
 import type { Grant, MailboxLimits } from '../../contracts/thread-mailbox.ts';
 import type { Clock } from '../../core/clock.ts';
@@ -24,6 +24,8 @@ export class LocalThread {
   readonly inbox: ThreadInbox;
   readonly log: OutputLog;
   run: CurrentRun | undefined;
+  /** A run that was never settled, of an owner that has gone: those who read its output must be told. */
+  cutShort: string | undefined;
   /** Monotonic: from when on its lease may have ended, so that somebody must look. */
   lookAtMs = 0;
   /** Monotonic: until when the output is kept. */
@@ -38,11 +40,14 @@ export class LocalThread {
 
   begin(grant: Grant, nowMs: number): void {
     const { owner, fencingToken, ttlMs } = grant;
+    this.cutShort = undefined;
     this.run = { owner, fencingToken, ttlMs, outputFrom: this.log.last, abortRequested: false, settling: false };
     this.lookAtMs = nowMs + ttlMs;
   }
 
+  /** The run was settled, or is given up without that. */
   end(): void {
+    if (this.run && !this.run.settling) this.cutShort = parseOwner(this.run.owner).runId;
     this.run = undefined;
     this.lookAtMs = 0;
   }

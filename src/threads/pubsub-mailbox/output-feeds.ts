@@ -6,11 +6,10 @@
 import type { Event, PubSub } from '../../contracts/pubsub.ts';
 import type { ThreadRef } from '../../contracts/thread.ts';
 import { threadName } from '../../contracts/thread.ts';
-import type { OutputChunk } from '../../contracts/thread-mailbox.ts';
 import type { Clock } from '../../core/clock.ts';
 import { sleep } from '../../core/waits.ts';
 import { OutputLog } from './output-log.ts';
-import type { OutputBatch } from './output-log.ts';
+import type { LoggedChunk, OutputBatch } from './output-log.ts';
 
 /** Chunks kept for followers that are not done with the ones before. */
 const keptForFollowers = 1000;
@@ -30,13 +29,13 @@ export class OutputFeed {
   }
 
   /** What comes after `position`, as far as it is known here; `undefined` when something may be missing in between. */
-  after(position: string, limit: number): OutputChunk[] | undefined {
+  after(position: string, limit: number): LoggedChunk[] | undefined {
     return this.#heardAny && this.#log.covers(position) ? this.#log.after(position, limit) : undefined;
   }
 
   readonly receive = async (event: Event, ack?: () => Promise<void>): Promise<void> => {
     const batch = event.data as OutputBatch;
-    if (!this.#heardAny) this.#log.startAfter(batch.previous);
+    if (!this.#heardAny && batch[0]) this.#log.startAfter(batch[0].previous);
     this.#heardAny = true;
     this.#log.follow(batch);
     this.#heard++;

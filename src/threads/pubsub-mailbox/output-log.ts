@@ -4,15 +4,17 @@ import type { Chunk } from '../../contracts/agent.ts';
 import type { OutputChunk } from '../../contracts/thread-mailbox.ts';
 import { beginning, comparePositions, nextPosition } from './positions.ts';
 
-/** Chunks with what came right before them, so that a reader knows whether it missed something. */
-export interface OutputBatch {
+/** A chunk with the position of the one before it, so that a reader knows whether it missed something. */
+export interface LoggedChunk extends OutputChunk {
   readonly previous: string;
-  readonly chunks: readonly OutputChunk[];
 }
+
+/** Chunks that were put out together. */
+export type OutputBatch = readonly LoggedChunk[];
 
 export class OutputLog {
   readonly #maxChunks: number;
-  #chunks: OutputChunk[] = [];
+  #chunks: LoggedChunk[] = [];
   #floor: string;
   #last: string;
 
@@ -33,30 +35,31 @@ export class OutputLog {
   }
 
   append(chunks: readonly Chunk[], wallMs: number): OutputBatch {
-    const previous = this.#last;
-    let position = previous;
-    const added = chunks.map((chunk): OutputChunk => {
-      position = nextPosition(position, wallMs);
+    let last = this.#last;
+    const added = chunks.map((chunk): LoggedChunk => {
+      const previous = last;
+      last = nextPosition(previous, wallMs);
       // A copy, as a store would keep: what the agent does with its object afterwards changes nothing.
-      return { id: position, chunk: JSON.parse(JSON.stringify(chunk)) as Chunk };
+      return { id: last, previous, chunk: JSON.parse(JSON.stringify(chunk)) as Chunk };
     });
     this.#push(added);
-    return { previous, chunks: added };
+    return added;
   }
 
   /** Takes over what another log has put out. After a gap only what comes behind it is kept. */
   follow(batch: OutputBatch): void {
-    const fresh = batch.chunks.filter(({ id }) => comparePositions(id, this.#last) > 0);
-    if (fresh.length === 0) return;
-    if (comparePositions(batch.previous, this.#last) > 0) {
+    const fresh = batch.filter(({ id }) => comparePositions(id, this.#last) > 0);
+    const [first] = fresh;
+    if (!first) return;
+    if (comparePositions(first.previous, this.#last) > 0) {
       this.#chunks = [];
-      this.#floor = batch.previous;
+      this.#floor = first.previous;
     }
     this.#push(fresh);
   }
 
   /** At most `limit` chunks after `position`. What was dropped already is not among them: see `floor`. */
-  after(position: string, limit: number): OutputChunk[] {
+  after(position: string, limit: number): LoggedChunk[] {
     // Readers are mostly near the end.
     let start = this.#chunks.length;
     while (start > 0 && comparePositions(this.#chunks[start - 1]?.id ?? beginning, position) > 0) start--;
@@ -75,7 +78,7 @@ export class OutputLog {
     this.#last = last;
   }
 
-  #push(chunks: readonly OutputChunk[]): void {
+  #push(chunks: readonly LoggedChunk[]): void {
     this.#chunks.push(...chunks);
     this.#last = chunks.at(-1)?.id ?? this.#last;
     // Dropped a tenth at a time, since each time costs a copy.

@@ -3,8 +3,10 @@
 import type { FollowRequest, OutputChunk } from '../../contracts/thread-mailbox.ts';
 import type { ThreadRef } from '../../contracts/thread.ts';
 import type { Clock } from '../../core/clock.ts';
+import type { Chunk } from '../../contracts/agent.ts';
 import type { LocalThread, LocalThreads } from './local-threads.ts';
 import type { OutputFeeds } from './output-feeds.ts';
+import type { LoggedChunk } from './output-log.ts';
 import type { PeerLink } from './peer-link.ts';
 import { beginning, comparePositions, laterOf } from './positions.ts';
 import type { ThreadLeases } from './thread-leases.ts';
@@ -13,7 +15,7 @@ import type { ThreadLeases } from './thread-leases.ts';
 const pageSize = 1000;
 
 export interface OutputPage {
-  readonly chunks: readonly OutputChunk[];
+  readonly chunks: readonly LoggedChunk[];
   /** There are more behind these. */
   readonly more: boolean;
 }
@@ -46,16 +48,22 @@ async function* readOutput(sources: OutputSources, request: FollowRequest, start
     while (!signal.aborted) {
       const seen = feed.heard;
       const chunks = feed.after(cursor, pageSize) ?? (await readEverywhere(sources, thread, cursor));
-      for (const chunk of chunks) {
+      for (const { previous, id, chunk } of chunks) {
         if (signal.aborted) return;
-        cursor = chunk.id;
-        yield chunk;
+        if (comparePositions(previous, cursor) > 0) yield { id: previous, chunk: missedChunk(cursor, previous) };
+        cursor = id;
+        yield { id, chunk };
       }
       if (chunks.length === 0) await feed.beyond(seen, sources.clock, signal);
     }
   } finally {
     await sources.feeds.close(thread, feed);
   }
+}
+
+/** The reader was away, or slow, for so long that chunks went which it had not seen. */
+function missedChunk(after: string, until: string): Chunk {
+  return { type: 'signals-missed', payload: { after, until } };
 }
 
 export function readHere(local: LocalThread | undefined, after: string): OutputPage {
@@ -80,7 +88,7 @@ async function startOf(sources: OutputSources, thread: ThreadRef): Promise<strin
 }
 
 /** A thread that moved left older parts of its output with its former owners. */
-async function readEverywhere({ threads, link }: OutputSources, thread: ThreadRef, after: string): Promise<OutputChunk[]> {
+async function readEverywhere({ threads, link }: OutputSources, thread: ThreadRef, after: string): Promise<LoggedChunk[]> {
   const local = threads.find(thread);
   const here = readHere(local, after);
   if (local?.log.covers(after) && here.chunks.length > 0) return [...here.chunks];

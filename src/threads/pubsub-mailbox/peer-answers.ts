@@ -37,6 +37,7 @@ interface Collected {
   readonly thread: ThreadRef;
   readonly inbox: InboxContents;
   readonly lastOutput: string;
+  readonly cutShort?: string;
 }
 
 export type HandOver = 'taken' | 'refused' | 'unanswered';
@@ -129,6 +130,7 @@ export class PeerAnswers {
       if (!collected) continue;
       local.inbox.merge(collected.inbox);
       local.log.startAfter(collected.lastOutput);
+      local.cutShort ??= collected.cutShort;
     }
   }
 
@@ -195,7 +197,9 @@ export class PeerAnswers {
     const local = this.#own.threads.find(thread);
     if (!local || owner === undefined || (await this.#own.leases.ownerOf(thread)) !== owner) return undefined;
     local.end();
-    return { thread: local.ref, inbox: local.inbox.empty(), lastOutput: local.log.last };
+    const { cutShort } = local;
+    local.cutShort = undefined;
+    return { thread: local.ref, inbox: local.inbox.empty(), lastOutput: local.log.last, ...(cutShort !== undefined && { cutShort }) };
   }
 
   async #takeOver(thread: ThreadRef, inbox: InboxContents, asOwner: boolean): Promise<boolean> {

@@ -1,0 +1,39 @@
+/** What every thread mailbox promises, whatever it is built on. */
+
+import { afterAll, beforeAll, beforeEach, describe, test } from 'vitest';
+
+import { Instance, limits, newStage } from './mailbox.harness.ts';
+import type { Backend, MakeBackend, Stage } from './mailbox.harness.ts';
+import { raceSignalsWithRuns } from './mailbox.race.ts';
+import { outputTests } from './mailbox.suite-output.ts';
+import { runTests } from './mailbox.suite-runs.ts';
+import { signalTests } from './mailbox.suite-signals.ts';
+
+export function describeMailbox(name: string, makeBackend: MakeBackend): void {
+  describe(name, () => {
+    let backend: Backend;
+    let instances: Instance[] = [];
+    let current: Stage;
+
+    beforeAll(async () => {
+      backend = await makeBackend(['pod-a.1', 'pod-b.1'], limits);
+      instances = backend.instances.map(({ id, mailbox }) => new Instance(id, mailbox));
+      await Promise.all(instances.map(instance => instance.listen()));
+    });
+    afterAll(async () => {
+      await Promise.all(instances.map(instance => instance.stopListening()));
+      await backend.close();
+    });
+    beforeEach(() => {
+      current = newStage(instances, backend.leases);
+    });
+
+    signalTests(() => current);
+    runTests(() => current);
+    outputTests(() => current);
+
+    test('S1 to S3: signals that race with runs are all run once, in order, and never left without an owner or a note', async () => {
+      await raceSignalsWithRuns(instances);
+    });
+  });
+}
