@@ -1,13 +1,19 @@
 import { EventEmitterPubSub } from '@mastra/core/events';
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import { NoopLeaseProvider } from '../../src/contracts/lease-provider.ts';
 import { MemoryLeaseProvider } from '../../src/memory/memory-leases.ts';
+import type { RedisClient } from '../../src/redis/connection.ts';
 import { RedisKeys } from '../../src/redis/keys.ts';
 import { RedisLeaseProvider } from '../../src/redis/leases.ts';
+import type { RedisLeaseOptions } from '../../src/redis/leases.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { leaseContract } from '../support/lease-contract.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
+import type { RedisCluster } from '../support/redis-cluster.ts';
+import { startRedisSentinels } from '../support/redis-sentinel.ts';
+import type { RedisSentinels } from '../support/redis-sentinel.ts';
 import { startRedis } from '../support/redis-server.ts';
 import type { RedisServer } from '../support/redis-server.ts';
 import { until } from '../support/until.ts';
@@ -33,10 +39,17 @@ leaseContract(
   { tokens: false, repeatsTransfer: false },
 );
 
+let prefixes = 0;
+
+async function fixtureOf(client: RedisClient, options?: RedisLeaseOptions) {
+  const provider = new RedisLeaseProvider(client, new RedisKeys(`contract-${prefixes++}`), options);
+  const runOut = (key: string) => until(`${key} ran out`, async () => (await provider.getLeaseOwner(key)) === undefined);
+  return { provider, runOut, close };
+}
+
 describe('with a Redis', () => {
   let server: RedisServer;
   let client: Redis;
-  let prefixes = 0;
 
   beforeAll(async () => {
     server = await startRedis();
@@ -47,15 +60,49 @@ describe('with a Redis', () => {
     await server.stop();
   });
 
-  leaseContract(
-    'Redis',
-    async () => {
-      const provider = new RedisLeaseProvider(client, new RedisKeys(`contract-${prefixes++}`));
-      const runOut = (key: string) => until(`${key} ran out`, async () => (await provider.getLeaseOwner(key)) === undefined);
-      return { provider, runOut, close };
-    },
-    { tokens: true, repeatsTransfer: true },
-  );
+  leaseContract('Redis', () => fixtureOf(client), { tokens: true, repeatsTransfer: true });
+});
+
+describe('with Sentinels and a replica', () => {
+  let sentinels: RedisSentinels;
+  let client: Redis;
+
+  beforeAll(async () => {
+    sentinels = await startRedisSentinels();
+    client = new Redis({ sentinels: sentinels.sentinels, name: sentinels.name, maxRetriesPerRequest: 0 });
+  });
+  afterAll(async () => {
+    client.disconnect();
+    await sentinels.stop();
+  });
+
+  leaseContract('Redis with Sentinels', () => fixtureOf(client), { tokens: true, repeatsTransfer: true });
+  leaseContract('Redis with confirmation by a replica', () => fixtureOf(client, { replicaAcks: 1 }), {
+    tokens: true,
+    repeatsTransfer: true,
+  });
+});
+
+describe('with a Cluster', () => {
+  let cluster: RedisCluster;
+  let client: Cluster;
+
+  beforeAll(async () => {
+    cluster = await startRedisCluster();
+    client = new Cluster(cluster.seeds, { redisOptions: { maxRetriesPerRequest: 0 } });
+  });
+  afterAll(async () => {
+    client.disconnect();
+    await cluster.stop();
+  });
+
+  leaseContract('Redis Cluster', () => fixtureOf(client), { tokens: true, repeatsTransfer: true });
+
+  it('a key whose companions would be in another slot is refused, by name', async () => {
+    const { provider } = await fixtureOf(client);
+    await expect(provider.acquireLease('a}b', 'a', 1000)).rejects.toThrow('lease key must be without "}" in a Cluster');
+    expect(await provider.acquireLease('a}b{t}', 'a', 1000)).toMatchObject({ acquired: true });
+  });
 });
 
 describe('no leases', () => {
