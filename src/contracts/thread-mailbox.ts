@@ -79,6 +79,8 @@ export interface Taken {
   readonly entries: readonly InboxEntry[];
   /** How far the inbox was read; what comes later is new. */
   readonly cursor: string;
+  /** The inbox was not read to its end: there may be more for this run. */
+  readonly more?: boolean;
   /** Somebody asked to abort this run. */
   readonly abortRequested: boolean;
   /** Entries that had been given to runs too often and went to the dead letters in this step. */

@@ -169,6 +169,7 @@ export class RedisMailbox implements ThreadMailbox {
       abortRequested: reply.number(1) === 1,
       entries: reply.list(2).map((entry): InboxEntry => decodeEntry(entry)),
       deadLettered: reply.number(3),
+      more: reply.number(4) === 1,
     };
   }
 

@@ -1,4 +1,4 @@
-/** Brings what arrives during a run into it: looks once at the start, then whenever there is notice. */
+/** Brings what arrives during a run into it, whenever there is notice. */
 
 import type { ThreadRef } from '../contracts/thread.ts';
 import type { ThreadMailbox } from '../contracts/thread-mailbox.ts';
@@ -30,7 +30,6 @@ export class ArrivalFeed {
   constructor(options: ArrivalFeedOptions) {
     this.#options = options;
     this.#cursor = options.cursor;
-    this.notice();
   }
 
   notice(): void {
@@ -62,8 +61,7 @@ export class ArrivalFeed {
     const taken = await whileHeld(lease, clock, () => mailbox.take({ thread, grant: lease.grant, join }));
     this.#cursor = taken.cursor;
     if (taken.abortRequested) run.stop('aborted');
-    if (taken.entries.length === 0) return;
-    run.join(taken.entries);
-    this.#noticed = true; // a page may not have been all
+    if (taken.entries.length > 0) run.join(taken.entries);
+    if (taken.more) this.#noticed = true;
   }
 }

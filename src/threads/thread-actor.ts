@@ -7,7 +7,7 @@ import type { AgentDefinition, AgentLookup } from '../contracts/agent.ts';
 import type { RunFacts, RunObserver } from '../contracts/observer.ts';
 import { newRunId, ownerOf, parseOwner } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
-import type { Grant, InboxEntry, LeaseClaim, Settlement, ThreadMailbox } from '../contracts/thread-mailbox.ts';
+import type { Grant, InboxEntry, LeaseClaim, Settlement, Taken, ThreadMailbox } from '../contracts/thread-mailbox.ts';
 import { backoffMs } from '../core/backoff.ts';
 import type { Clock } from '../core/clock.ts';
 import { errorMessage, isSignalsError } from '../core/errors.ts';
@@ -43,6 +43,8 @@ export class ThreadActor {
   #draining = false;
   #stopAsked: 'aborted' | 'drained' | undefined;
   #feed: ArrivalFeed | undefined;
+  /** A hint came before the run was there to be fed. */
+  #noticed = false;
 
   constructor(context: ThreadActorContext, thread: ThreadRef, grant: Grant) {
     this.#context = context;
@@ -70,7 +72,8 @@ export class ThreadActor {
 
   /** The inbox may hold something new. */
   notice(): void {
-    this.#feed?.notice();
+    if (this.#feed) this.#feed.notice();
+    else this.#noticed = true;
   }
 
   /** Stops the run with this id; answers whether it was the one that is on. */
@@ -111,12 +114,12 @@ export class ThreadActor {
     try {
       lease = keeper.hold(grant);
       const held = lease;
-      const { entries, cursor, abortRequested } = await whileHeld(held, clock, () =>
-        mailbox.take({ thread: this.thread, grant }),
-      );
-      if (entries.length === 0) return (await this.#settle(held, [], [])).grant;
-      if (abortRequested) this.#stopAsked ??= 'aborted';
-      return await this.#execute(held, entries, cursor);
+      this.#noticed = false; // whatever is there now, this will see
+      const taken = await whileHeld(held, clock, () => mailbox.take({ thread: this.thread, grant }));
+      if (taken.entries.length === 0) return (await this.#settle(held, [], [])).grant;
+      if (taken.abortRequested) this.#stopAsked ??= 'aborted';
+      if (taken.more) this.#noticed = true;
+      return await this.#execute(held, taken);
     } catch (error) {
       lease?.drop(isSignalsError(error, 'SIG_LEASE_EXPIRED') ? 'expired' : 'lost');
       logger.warn('thread ownership ended', { key: grant.key, owner: grant.owner, error: errorMessage(error) });
@@ -124,14 +127,15 @@ export class ThreadActor {
     }
   }
 
-  async #execute(lease: HeldLease, entries: readonly InboxEntry[], cursor: string): Promise<Grant | undefined> {
+  async #execute(lease: HeldLease, taken: Taken): Promise<Grant | undefined> {
+    const { entries } = taken;
     const agentId = entries[0]?.envelope.agentId ?? '';
     const agent = this.#agent(agentId, lease);
     if (!agent) return undefined;
     const { mailbox, clock } = this.#context;
     const output = new RunOutput({ mailbox, thread: this.thread, lease, clock });
     const run = new Run({ agentId, agent: agent.run, runId: this.runId, thread: this.thread, lease, output, entries });
-    const { end, error } = await this.#observed(run, lease, entries, cursor);
+    const { end, error } = await this.#observed(run, lease, taken);
     if (end === 'lease_lost') throw error;
     // What a drain cut short was not done: its signals wait for the next owner.
     const consumed = end === 'drained' ? [] : run.consumed;
@@ -153,18 +157,21 @@ export class ThreadActor {
     }
   }
 
-  async #observed(run: Run, lease: HeldLease, entries: readonly InboxEntry[], cursor: string): Promise<RunResult> {
+  async #observed(run: Run, lease: HeldLease, { entries, cursor }: Taken): Promise<RunResult> {
     const { observer, mailbox, clock, logger } = this.#context;
     const scope = observer.runStarted(factsOf(run, lease, entries, clock));
     this.#run = run;
     this.#runStartedAtMs = clock.wallMs();
     if (this.#stopAsked) run.stop(this.#stopAsked);
     this.#stopAsked = undefined;
-    this.#feed = new ArrivalFeed({ mailbox, clock, logger, thread: this.thread, lease, run, cursor });
+    const feed = new ArrivalFeed({ mailbox, clock, logger, thread: this.thread, lease, run, cursor });
+    this.#feed = feed;
+    if (this.#noticed) feed.notice();
     const result = await scope.within(() => run.execute());
     this.#run = undefined;
     this.#runStartedAtMs = undefined;
-    await this.#feed.stop();
+    this.#feed = undefined;
+    await feed.stop();
     scope.end(result.end, result.error);
     return result;
   }

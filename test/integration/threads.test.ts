@@ -216,3 +216,30 @@ test('a run that a drain cuts short is run again by a peer', async () => {
   expect(await a.owned.drain(0, 5000)).toEqual({ stopped: 1, abandoned: 0 });
   await until('b ran it', () => other.seen.length === 1);
 });
+
+test('a wake costs two round trips to Redis before the agent starts', async () => {
+  const marker = new Redis(redis.url);
+  const watcher = await new Redis(redis.url).monitor();
+  const commands: string[] = [];
+  watcher.on('monitor', (_time: string, args: string[], source: string) => {
+    if (source !== 'lua') commands.push(args.slice(0, 2).join(' '));
+  });
+  const a = await startInstance('a', async function* () {
+    await marker.echo('the agent started'); // what the server did before is before it in the log
+    yield { type: 'finish' };
+  });
+  await a.sweeper.stop();
+  // The first run loads the scripts; the second is the one that counts.
+  for (const [threadId, start] of [['warm-up', 'warming up'], ['counted', 'counting']] as const) {
+    await marker.echo(start);
+    await a.router.send(message({ ...thread, threadId }, 'hello'));
+    await until('it ran', () => a.owned.size === 0);
+  }
+  const isLogged = (text: string, times: number) => commands.filter(command => command === `echo ${text}`).length === times;
+  await until('the log is complete', () => isLogged('the agent started', 2));
+  watcher.disconnect();
+  marker.disconnect();
+  const counted = commands.slice(commands.indexOf('echo counting') + 1, commands.lastIndexOf('echo the agent started'));
+  expect(counted).toHaveLength(2);
+  expect(counted.map(command => command.split(' ')[0])).toEqual(['evalsha', 'evalsha']);
+});

@@ -7,7 +7,8 @@
 --
 -- Replies
 --   {'lost'}
---   {'taken', cursor, 1 if an abort was asked for else 0, {{id, envelope, branch, wakes, attempt}, ...}, dead-lettered}
+--   {'taken', cursor, 1 if an abort was asked for else 0, {{id, envelope, branch, wakes, attempt}, ...}, dead-lettered,
+--    1 if the inbox was not read to its end else 0}
 
 -- @include thread-lease
 -- @include inbox-entries
@@ -54,8 +55,10 @@ local function take_from(page)
   return removed
 end
 
+local more = 0
 repeat
   local page = read_entries(KEYS[3], '(' .. cursor, '+', ARGV[6])
+  more = #page == tonumber(ARGV[6]) and 1 or 0
   if #page == 0 then break end
   -- Where entries were removed and none was left to give, the same page is read again under another leader.
   local removed = take_from(page)
@@ -64,4 +67,4 @@ until #taken > 0
 
 if waking(KEYS[4]) == 0 then redis.call('ZREM', KEYS[5], ARGV[1]) end
 local abort = redis.call('HGET', KEYS[4], 'abort') == ARGV[2]
-return {'taken', cursor, abort and 1 or 0, taken, dead}
+return {'taken', cursor, abort and 1 or 0, taken, dead, more}
