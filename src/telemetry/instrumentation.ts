@@ -54,9 +54,8 @@ export class Instrumentation {
     this.runTrace = options.runTrace ?? 'prompt';
     this.#hashIds = options.hashIds ?? false;
     this.tracer = (options.tracerProvider ?? trace.getTracerProvider()).getTracer(scopeName, options.version);
-    this.instruments = createInstruments(
-      (options.meterProvider ?? metrics.getMeterProvider()).getMeter(scopeName, options.version),
-    );
+    // No version: the streams backend counts on the same meter, and another would make the same metric twice.
+    this.instruments = createInstruments((options.meterProvider ?? metrics.getMeterProvider()).getMeter(scopeName));
   }
 
   /** How an id that may name a person is shown on spans. */

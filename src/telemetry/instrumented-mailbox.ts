@@ -88,8 +88,12 @@ class InstrumentedMailbox implements ThreadMailbox {
     }
   }
 
-  take(request: TakeRequest): Promise<Taken> {
-    return this.#fenced(() => this.#inner.take(request));
+  async take(request: TakeRequest): Promise<Taken> {
+    const taken = await this.#fenced(() => this.#inner.take(request));
+    const again = taken.entries.filter(entry => entry.attempt > 1).length;
+    if (again > 0) this.#on.instruments.streamRedeliveries.add(again);
+    if (taken.deadLettered) this.#on.instruments.streamDeadLetters.add(taken.deadLettered);
+    return taken;
   }
 
   append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void> {

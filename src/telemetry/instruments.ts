@@ -39,6 +39,8 @@ export function createInstruments(meter: Meter): Instruments {
   instruments.runActive.add(0);
   instruments.leaseTakeovers.add(0);
   instruments.leaseFenceRejections.add(0);
+  instruments.streamRedeliveries.add(0);
+  instruments.streamDeadLetters.add(0);
   for (const decision of Object.keys(routeDecisions)) instruments.routeDecisions.add(0, { [keys.decision]: decision });
   for (const outcome of reloadOutcomes) instruments.configReloads.add(0, { [keys.outcome]: outcome });
   for (const outcome of drainOutcomes) instruments.drainLeases.add(0, { [keys.outcome]: outcome });

@@ -172,6 +172,19 @@ export const metricTable = {
     unit: 's',
     description: 'Age of the oldest waiting signal, as this instance last read it. Absent while unknown.',
   },
+  // The streams backend counts its events under these two names as well: unit and meter have to be the same.
+  streamRedeliveries: {
+    name: 'signals.stream.redeliveries',
+    kind: 'counter',
+    unit: '{event}',
+    description: 'Signals and events that were delivered again.',
+  },
+  streamDeadLetters: {
+    name: 'signals.stream.dead_letters',
+    kind: 'counter',
+    unit: '{event}',
+    description: 'Signals and events that were given up after too many deliveries.',
+  },
   configReloads: {
     name: 'signals.config.reloads',
     kind: 'counter',

@@ -250,6 +250,26 @@ test('refused writes of a stale owner are counted, others are not', async () => 
   expect(await harness.points('signals.lease.fence.rejections')).toEqual([{ attributes: {}, value: 2 }]);
 });
 
+test('signals that are given again, or given up, are counted', async () => {
+  const entry = (id: string, attempt: number) => ({ id, attempt, envelope: request.envelope, waking: true });
+  const entries = [entry('1-0', 1), entry('2-0', 2), entry('3-0', 3)];
+  const mailbox = instrumented({
+    take: () => Promise.resolve({ entries, cursor: '3-0', abortRequested: false, deadLettered: 4 }),
+  });
+  await mailbox.take({ thread, grant: grantOf(claim.owner, 7) });
+  expect(await harness.points('signals.stream.redeliveries')).toEqual([{ attributes: {}, value: 2 }]);
+  expect(await harness.points('signals.stream.dead_letters')).toEqual([{ attributes: {}, value: 4 }]);
+});
+
+test('the arguments of a Redis command never reach a span', async () => {
+  const reply = Object.assign(new Error('ERR script failed'), { command: { name: 'evalsha', args: ['private words'] } });
+  const error = new SignalsError('SIG_STORE_UNAVAILABLE', 'deliver failed: ERR script failed', { cause: reply });
+  await expect(instrumented({ deliver: () => Promise.reject(error) }).deliver(request)).rejects.toBe(error);
+  for (const span of harness.spans()) {
+    expect(JSON.stringify([span.attributes, span.events, span.status])).not.toContain('private words');
+  }
+});
+
 test('what a drain gives up appears under it and is counted', async () => {
   const mailbox = instrumented({ deliver: () => Promise.resolve(woke), settle: () => Promise.resolve({ waiting: 0 }) });
   await mailbox.deliver(request);
