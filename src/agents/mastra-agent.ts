@@ -26,10 +26,14 @@ interface Output {
   readonly fullStream: AsyncIterable<Chunk>;
 }
 
-type PrepareStep = (step: StepInput) => unknown;
+/** Options of `stream` that Mastra calls between the steps of a run. */
+interface Hooks {
+  prepareStep(step: { readonly messageList: { add(messages: unknown, source: 'input'): unknown } }): unknown;
+  onIterationComplete(iteration: { readonly isFinal: boolean; readonly finishReason: string }): Promise<Verdict | undefined>;
+}
 
-interface StepInput {
-  readonly messageList: { add(messages: unknown, source: 'input'): unknown };
+interface Verdict {
+  readonly continue?: boolean;
 }
 
 export function isMastraAgent(value: unknown): value is MastraAgentLike {
@@ -64,7 +68,7 @@ async function* streamRun(agent: MastraAgentLike, core: MastraCore | undefined, 
     runId: run.runId,
     memory: { ...memoryOf(given), thread: run.thread.threadId, resource: run.thread.resourceId },
     abortSignal: run.abortSignal,
-    prepareStep: await withArrivals(agent, core, run),
+    ...(await withArrivals(agent, core, run)),
   } as never)) as Output;
 
   let failure: string | undefined;
@@ -77,17 +81,29 @@ async function* streamRun(agent: MastraAgentLike, core: MastraCore | undefined, 
   if (failure !== undefined && !run.abortSignal.aborted) throw new SignalsError('SIG_RUN_FAILED', failure);
 }
 
-/** Signals that arrived meanwhile join the conversation before the next call of the model. */
-async function withArrivals(agent: MastraAgentLike, core: MastraCore | undefined, run: AgentRun): Promise<PrepareStep> {
-  const defaults = (await agent.getDefaultOptions?.({})) as { prepareStep?: unknown } | undefined;
-  // Ours takes the place of the agent's own, so it must call it.
-  const own = typeof defaults?.prepareStep === 'function' ? (defaults.prepareStep as PrepareStep) : undefined;
-  return step => {
-    const arrived = run.arrivals.drain();
-    if (arrived.length > 0) step.messageList.add(arrived.map(signal => messageOf(signal, core)), 'input');
-    return own?.(step);
+/**
+ * Signals that arrived meanwhile join the conversation before the next call of the model, and while there are some an answer
+ * is not the last one. Those that come too late for that stay unread, for the next run.
+ */
+async function withArrivals(agent: MastraAgentLike, core: MastraCore | undefined, run: AgentRun): Promise<Hooks> {
+  // Ours take the place of the agent's own, so they must call them.
+  const own = ((await agent.getDefaultOptions?.({})) ?? {}) as Partial<Hooks>;
+  return {
+    async prepareStep(step) {
+      const arrived = run.arrivals.drain();
+      if (arrived.length > 0) step.messageList.add(arrived.map(signal => messageOf(signal, core)), 'input');
+      return await own.prepareStep?.(step);
+    },
+    async onIterationComplete(iteration) {
+      const result = await own.onIterationComplete?.(iteration);
+      const goOn = iteration.isFinal && !brokenOff.includes(iteration.finishReason) && run.arrivals.size > 0;
+      return goOn && result?.continue !== false ? { ...result, continue: true } : result;
+    },
   };
 }
+
+/** Ends that another call of the model would not mend. */
+const brokenOff: readonly string[] = ['error', 'abort', 'tripwire', 'suspended'];
 
 function messageOf(signal: Signal, core: MastraCore | undefined): unknown {
   if (!core) return { role: 'user', content: signal.contents };

@@ -11,6 +11,8 @@ export interface Chunk {
 
 /** Signals that arrive while the run is on. What was neither read nor drained stays for the next run. */
 export interface Arrivals extends AsyncIterable<Signal> {
+  /** How many are there now, unread. */
+  readonly size: number;
   /** What is there now, without waiting. */
   drain(): Signal[];
 }

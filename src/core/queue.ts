@@ -12,6 +12,11 @@ export class AsyncQueue<T> implements AsyncIterable<T> {
     return this.#taken;
   }
 
+  /** How many are there now that nobody took. */
+  get size(): number {
+    return this.#items.length;
+  }
+
   push(item: T): void {
     if (this.#ended) return;
     const reader = this.#waiting.shift();

@@ -169,6 +169,9 @@ async function* startAgent(agent: Agent, run: AgentRun): AsyncIterable<Chunk> {
 
 function signalsOf(arrivals: AsyncQueue<InboxEntry>): Arrivals {
   return {
+    get size() {
+      return arrivals.size;
+    },
     drain: () => arrivals.drain().map(entry => entry.envelope.signal),
     async *[Symbol.asyncIterator](): AsyncGenerator<Signal> {
       for await (const entry of arrivals) yield entry.envelope.signal;

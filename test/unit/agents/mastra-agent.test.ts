@@ -128,13 +128,32 @@ describe('an agent of Mastra', () => {
     expect(steps).toEqual([0, 1]);
   });
 
-  it('leaves alone what arrives after its last call of the model', async () => {
+  it('answers what arrives while it speaks within the same run, and finishes once', async () => {
+    const { model, prompts } = scripted(call => says(`answer ${call}`));
     const run = agentRun();
-    const definition = mastraAgent(agentWith(scripted(() => says('a b c')).model), { core });
-    for await (const chunk of definition.run(run)) {
-      if (chunk.type === 'text-delta') run.arrivals.push(signal('too late'));
+    const types: string[] = [];
+    for await (const chunk of mastraAgent(agentWith(model), { core }).run(run)) {
+      types.push(chunk.type);
+      const arrived = run.arrivals.taken.length + run.arrivals.size;
+      if (chunk.type === 'text-delta' && arrived < 2) run.arrivals.push(signal(`and ${arrived + 1}`));
     }
+    expect(prompts.at(-1)).toEqual(['hello', 'and 1', 'and 2']);
+    expect(run.arrivals.size).toBe(0);
+    expect(types.filter(type => type === 'finish')).toHaveLength(1);
+  });
+
+  it.each([
+    ['its steps are used up', { maxSteps: 1 }],
+    ['its own rule says that it is over', { onIterationComplete: () => ({ continue: false }) }],
+  ])('leaves for the next run what arrives when %s', async (_why, defaultOptions) => {
+    const { model, prompts } = scripted(() => says('a b'));
+    const run = agentRun();
+    for await (const chunk of mastraAgent(agentWith(model, { defaultOptions }), { core }).run(run)) {
+      if (chunk.type === 'text-delta' && run.arrivals.size === 0) run.arrivals.push(signal('too late'));
+    }
+    expect(prompts).toHaveLength(1);
     expect(run.arrivals.taken).toEqual([]);
+    expect(run.arrivals.size).toBe(1);
   });
 
   it('stops when it is told to', async () => {
