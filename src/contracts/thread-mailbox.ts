@@ -93,13 +93,21 @@ export interface SettleRequest {
   readonly consumed: readonly string[];
   /** Entries given to the run that its agent never read: they wait for the next run, and that delivery does not count. */
   readonly returned?: readonly string[];
-  /** Who takes the thread on if more is waiting. Absent: it is released. */
+  /** Who takes the thread on if more is waiting. Absent: it is released, or offered. */
   readonly next?: LeaseClaim;
+  /**
+   * Without `next`, if more is waiting: keep the lease for this long and let a peer's `claim` take it over, so that the thread
+   * is never without an owner. Settle once more, with nothing consumed, to end the offer: `SIG_LEASE_LOST` then means that a
+   * peer has it. A store that can't do this releases at once.
+   */
+  readonly offerMs?: number;
 }
 
 export interface Settlement {
   /** The follow-up run's lease: something was waiting and the key went from one owner to the next. */
   readonly grant?: Grant;
+  /** The lease is still ours and can be had. */
+  readonly offered?: boolean;
   /** Signals that wait and wake; with no grant, a peer takes them. */
   readonly waiting: number;
 }
@@ -145,7 +153,7 @@ export interface ThreadState {
 export interface ThreadMailbox {
   /** Append the signal; if the thread is idle and the signal wakes, take the lease for `claim`. */
   deliver(request: DeliverRequest): Promise<Delivery>;
-  /** Take a thread that waits without an owner; `undefined` when there is nothing to take. */
+  /** Take a thread that waits without an owner, or is offered by it; `undefined` when there is nothing to take. */
   claim(thread: ThreadRef, claim: LeaseClaim): Promise<Grant | undefined>;
   /** The entries for this run (see `TakeRequest`), each counted once more. Throws `SIG_LEASE_LOST` to anyone but the owner. */
   take(request: TakeRequest): Promise<Taken>;

@@ -173,18 +173,19 @@ export class RedisMailbox implements ThreadMailbox {
     };
   }
 
-  async settle({ thread, grant, consumed, returned = [], next }: SettleRequest): Promise<Settlement> {
+  async settle({ thread, grant, consumed, returned = [], next, offerMs = 0 }: SettleRequest): Promise<Settlement> {
     const keys = this.#keys.thread(thread);
     const askedAt = instant(this.#clock);
     const reply = await this.#run(
       this.#scripts.settle,
       [keys.lease, keys.token, keys.fence, keys.inbox, keys.state, keys.index, keys.out, keys.runs],
       [
-        threadName(thread), grant.owner, tokenText(grant), next?.owner ?? '', next?.ttlMs ?? 0,
+        threadName(thread), grant.owner, tokenText(grant), next?.owner ?? '', next?.ttlMs ?? offerMs,
         this.#orphanChannel(thread), consumed.length, ...consumed, ...returned,
       ],
     );
     if (reply.code === 'lost') throw lost(grant);
+    if (reply.code === 'offered') return { waiting: reply.number(0), offered: true };
     if (reply.code === 'released' || !next) return { waiting: reply.number(0) };
     return { waiting: reply.number(1), grant: grantOf(thread, next, reply.text(0), askedAt) };
   }

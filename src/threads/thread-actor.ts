@@ -7,7 +7,7 @@ import type { AgentDefinition, AgentLookup } from '../contracts/agent.ts';
 import type { RunFacts, RunObserver } from '../contracts/observer.ts';
 import { newRunId, ownerOf, parseOwner } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
-import type { Grant, InboxEntry, LeaseClaim, Settlement, Taken, ThreadMailbox } from '../contracts/thread-mailbox.ts';
+import type { Grant, InboxEntry, LeaseClaim, Settlement, SettleRequest, Taken, ThreadMailbox } from '../contracts/thread-mailbox.ts';
 import { backoffMs } from '../core/backoff.ts';
 import type { Clock } from '../core/clock.ts';
 import { errorMessage, isSignalsError } from '../core/errors.ts';
@@ -20,6 +20,9 @@ import { Run } from './run.ts';
 import type { RunResult } from './run.ts';
 import { RunOutput } from './run-output.ts';
 import { whileHeld } from './while-held.ts';
+
+/** For how long a draining instance offers a thread before it simply lets go of it. */
+const offerMs = 1000;
 
 export interface ThreadActorContext {
   readonly instanceId: string;
@@ -178,19 +181,34 @@ export class ThreadActor {
 
   /** Ends the run's ownership. Until the store has answered, the lease is ours to its deadline and no longer. */
   async #settle(lease: HeldLease, consumed: readonly string[], returned: readonly string[]): Promise<Settlement> {
-    const { mailbox, clock } = this.#context;
-    const next = this.#draining ? undefined : this.#nextClaim();
-    // The very same request each time: if a first try succeeded and its reply was lost, the store recognizes it.
-    const request = { thread: this.thread, grant: lease.grant, consumed, returned, ...(next ? { next } : {}) };
+    const goesOn = this.#draining ? { offerMs } : { next: this.#nextClaim() };
     lease.stopRenewing();
+    const settlement = await this.#insist(lease, { thread: this.thread, grant: lease.grant, consumed, returned, ...goesOn });
+    const handedOver = settlement.offered === true && (await this.#endOffer(lease));
+    lease.drop(settlement.grant || handedOver ? 'transferred' : 'released');
+    return settlement;
+  }
+
+  /** Gives peers a moment to take the thread over. Answers whether one did; if not, the lease is released. */
+  async #endOffer(lease: HeldLease): Promise<boolean> {
+    await sleep(this.#context.clock, offerMs / 2);
+    try {
+      await this.#insist(lease, { thread: this.thread, grant: lease.grant, consumed: [] });
+      return false;
+    } catch (error) {
+      if (isSignalsError(error, 'SIG_LEASE_LOST')) return true;
+      throw error;
+    }
+  }
+
+  /** The very same request each time: if a first try succeeded and its reply was lost, the store recognizes it. */
+  async #insist(lease: HeldLease, request: SettleRequest): Promise<Settlement> {
     for (let attempt = 1; ; attempt++) {
       try {
-        const settlement = await mailbox.settle(request);
-        lease.drop(settlement.grant ? 'transferred' : 'released');
-        return settlement;
+        return await this.#context.mailbox.settle(request);
       } catch (error) {
         if (!isSignalsError(error) || !error.retryable || lease.remainingMs() <= 0) throw error;
-        await sleep(clock, backoffMs(attempt, 50, 1000), lease.signal);
+        await sleep(this.#context.clock, backoffMs(attempt, 50, 1000), lease.signal);
       }
     }
   }

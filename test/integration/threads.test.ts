@@ -6,11 +6,13 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import type { Agent, AgentLookup } from '../../src/contracts/agent.ts';
 import { silentObserver } from '../../src/contracts/observer.ts';
 import type { MailboxLimits } from '../../src/contracts/thread-mailbox.ts';
+import { threadLeaseKey } from '../../src/contracts/thread.ts';
 import type { ThreadRef } from '../../src/contracts/thread.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { silentLogger } from '../../src/core/logger.ts';
 import { LeaseKeeper } from '../../src/leases/lease-keeper.ts';
 import { RedisBackend } from '../../src/redis/backend.ts';
+import { RedisKeys } from '../../src/redis/keys.ts';
 import { OwnedThreads } from '../../src/threads/owned-threads.ts';
 import { SignalRouter } from '../../src/threads/signal-router.ts';
 import { Sweeper } from '../../src/threads/sweeper.ts';
@@ -123,6 +125,36 @@ function recorder() {
 
 const thread = { resourceId: 'user-1', threadId: 'thread-1' };
 
+/** Every owner that the thread's lease had, as the server's own notifications tell it; `undefined` for none. */
+function watchOwner() {
+  const client = new Redis(redis.url);
+  const watcher = new Redis(redis.url);
+  const { lease: key } = new RedisKeys('test').lease(threadLeaseKey(thread));
+  const seen: (string | undefined)[] = [];
+  const note = (owner: string | null) => {
+    const instance = owner?.split('/')[0];
+    if (seen.length === 0 || seen.at(-1) !== instance) seen.push(instance);
+  };
+  const ready = (async () => {
+    note(await client.get(key));
+    await client.config('SET', 'notify-keyspace-events', 'Kg$x');
+    await watcher.subscribe(`__keyspace@0__:${key}`);
+  })();
+  watcher.on('message', (_channel: string, event: string) => {
+    if (event === 'del' || event === 'expired') note(null);
+    else if (event === 'set') void client.get(key).then(note);
+  });
+  return {
+    ready,
+    async stop() {
+      await until('the lease has ended', () => seen.at(-1) === undefined);
+      client.disconnect();
+      watcher.disconnect();
+      return seen;
+    },
+  };
+}
+
 test('signals sent to two instances run once, in order, on one owner at a time', async () => {
   const log = recorder();
   const a = await startInstance('a', log.agent);
@@ -189,7 +221,7 @@ test('an abort at one instance stops the run on the other and ends with its chun
   await reading;
 });
 
-test('what a drain leaves is taken on by a peer at once', async () => {
+test('what a drain leaves goes to a peer at once, and the thread is never without an owner', async () => {
   const log = recorder();
   log.hold();
   const a = await startInstance('a', log.agent);
@@ -198,11 +230,15 @@ test('what a drain leaves is taken on by a peer at once', async () => {
   const other = recorder();
   await startInstance('b', other.agent);
   await a.router.send(message(thread, 'second', 'next'));
+  const owners = watchOwner();
+  await owners.ready;
   const drained = a.owned.drain(5000, 1000);
   log.release();
   expect(await drained).toEqual({ stopped: 0, abandoned: 0 });
   await until('b ran the rest', () => other.seen.length === 1);
   expect(other.seen).toEqual(['second']);
+  // From one to the other without ever being nobody's.
+  expect(await owners.stop()).toEqual(['a', 'b', undefined]);
 });
 
 test('a run that a drain cuts short is run again by a peer', async () => {

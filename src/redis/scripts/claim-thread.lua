@@ -1,4 +1,4 @@
--- Takes a thread that waits without an owner. Where there is an owner after all, it is reminded.
+-- Takes a thread that waits without an owner, or whose owner offers it. Where there is another owner, it is reminded.
 --
 -- KEYS  1 lease  2 token  3 fence  4 state  5 index  6 out  7 runs
 -- ARGV  1 thread name  2 claiming owner  3 lease TTL ms  4 instance channel prefix
@@ -16,7 +16,7 @@ if owner == claim then
   -- A retry after a lost reply. The TTL is not touched: the caller counts from its first request.
   return {'granted', redis.call('GET', KEYS[2]) or ''}
 end
-if owner then
+if owner and redis.call('HGET', KEYS[4], 'offered') ~= owner then
   redis.call('ZREM', KEYS[5], name)
   if waking(KEYS[4]) > 0 then
     look_at(KEYS[5], name, KEYS[1])

@@ -16,7 +16,7 @@
 --
 -- The state hash of a thread: `wake` waiting entries that wake, `bytes` size of all that wait, `try:<entry>` deliveries of
 -- an entry, `run` the run that is on, `from` the output's end when it began, `batch` the last of its output batches,
--- `abort` the owner whose run is asked to stop.
+-- `abort` the owner whose run is asked to stop, `offered` the owner that gives the thread to whoever claims it.
 
 -- @include thread-lease
 

@@ -2,12 +2,13 @@
 -- it up. One step, so that no signal can slip in between "nothing is waiting" and "released" (S3).
 --
 -- KEYS  1 lease  2 token  3 fence  4 inbox  5 state  6 index  7 out  8 runs
--- ARGV  1 thread name  2 owner  3 token  4 next owner, '' = release  5 lease TTL ms  6 orphan channel
---       7 number of consumed entries  8.. their ids, then those of entries that were given and not read
+-- ARGV  1 thread name  2 owner  3 token  4 next owner, '' = none  5 lease TTL ms, for the next owner or for an offer
+--       6 orphan channel  7 number of consumed entries  8.. their ids, then those of entries that were given and not read
 --
 -- Replies
 --   {'lost', owner or ''}
 --   {'continued', token, waiting}
+--   {'offered', waiting}         no next owner, a TTL above 0, and something waits: a peer's claim can take the lease over
 --   {'released', waiting}
 
 -- @include thread-lease
@@ -47,6 +48,15 @@ if waiting > 0 and next_owner ~= '' then
   begin_run(KEYS[5], KEYS[7], KEYS[8], name, next_owner)
   redis.call('ZADD', KEYS[6], now_ms() + ttl, name)
   return {'continued', token, waiting}
+end
+
+if waiting > 0 and ttl > 0 then
+  redis.call('PEXPIRE', KEYS[1], ttl)
+  redis.call('PEXPIRE', KEYS[2], ttl)
+  redis.call('HSET', KEYS[5], 'offered', ARGV[2])
+  redis.call('ZADD', KEYS[6], now_ms(), name)
+  redis.call('SPUBLISH', ARGV[6], name)
+  return {'offered', waiting}
 end
 
 redis.call('DEL', KEYS[1], KEYS[2])
