@@ -9,6 +9,7 @@ import { createTool } from '@mastra/core/tools';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 
+import { loadAgentModule } from '../../../src/agents/module.ts';
 import { isMastraAgent, mastraAgent } from '../../../src/agents/mastra-agent.ts';
 import type { MastraAgentLike } from '../../../src/agents/mastra-agent.ts';
 import { agentRun, chunksOf, signal } from '../../support/agents/agent-run.ts';
@@ -242,5 +243,16 @@ describe('what the sender says about the run', () => {
     const context = options[0]?.['requestContext'] as RequestContext;
     expect(context).toBeInstanceOf(RequestContext);
     expect([...context.entries()]).toEqual([['user', 'U']]);
+  });
+});
+
+describe('a Mastra instance', () => {
+  it('gives its agents when a module exports it, and they see signals as Mastra shows them', async () => {
+    const agents = await loadAgentModule('test/support/agents/modules/mastra.ts');
+    expect(agents).toMatchObject([{ id: 'listener', name: 'Listener' }]);
+    const chunks = await chunksOf(agents[0]!.run, agentRun({ signals: [signal('a'), signal('b', { type: 'notification' })] }));
+    expect(chunks).toContainEqual({ type: 'text-delta', runId: 'run-1', from: 'AGENT', payload: { id: 't', text: 'heard 2' } });
+    // Only the package's own `createSignal` makes these.
+    expect(chunks.map(chunk => chunk.type)).toEqual(expect.arrayContaining(['data-user-message', 'data-signal']));
   });
 });

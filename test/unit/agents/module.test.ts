@@ -67,15 +67,6 @@ describe('a module of agents', () => {
     }
   });
 
-  it('a real Mastra instance gives its agents, and they see signals as Mastra shows them', async () => {
-    const agents = await loadAgentModule('test/support/agents/modules/mastra.ts');
-    expect(agents).toMatchObject([{ id: 'listener', name: 'Listener' }]);
-    const chunks = await chunksOf(agents[0]!.run, agentRun({ signals: [signal('a'), signal('b', { type: 'notification' })] }));
-    expect(chunks).toContainEqual({ type: 'text-delta', runId: 'run-1', from: 'AGENT', payload: { id: 't', text: 'heard 2' } });
-    // Only the package's own `createSignal` makes these.
-    expect(chunks.map(chunk => chunk.type)).toEqual(expect.arrayContaining(['data-user-message', 'data-signal']));
-  });
-
   it.each([
     ['a main', { main: 'index.js' }, 'my-agents'],
     ['neither main nor exports', {}, 'my-agents'],
