@@ -37,7 +37,7 @@ export class Diagnostics implements DiagLogger {
   }
 
   #say(message: string, details: readonly unknown[]): void {
-    const detail = [message, ...details.map(String)].join(' ').slice(0, 500);
+    const detail = [readable(message), ...details.map(String)].join(' ').slice(0, 500);
     const nowMs = performance.now();
     const kind = detail.replace(/\d+/g, '#');
     const before = this.#said.get(kind);
@@ -48,5 +48,16 @@ export class Diagnostics implements DiagLogger {
     if (this.#said.size >= maxRemembered) this.#said.clear();
     this.#said.set(kind, { atMs: nowMs, suppressed: 0 });
     this.#logger.warn('telemetry failed', { detail, repeated: before?.suppressed ?? 0 });
+  }
+}
+
+/** The SDK reports errors as JSON with stack and all; what went wrong is in their message. */
+function readable(message: string): string {
+  if (!message.startsWith('{')) return message;
+  try {
+    const error = JSON.parse(message) as { message?: unknown };
+    return typeof error.message === 'string' ? error.message : message;
+  } catch {
+    return message; // it only looked like JSON
   }
 }
