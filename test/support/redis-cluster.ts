@@ -71,18 +71,20 @@ class Cluster implements RedisCluster {
 
   async moveSlots(from: RedisServer, to: RedisServer, slots: readonly number[]): Promise<void> {
     const [source, target] = [this.#member(from), this.#member(to)];
-    for (const slot of slots) {
-      await target.admin.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', source.id);
-      await source.admin.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', target.id);
+    // Each change of a slot is written to disk before the reply: many in one round trip share that.
+    await setSlots(target.admin, slots, 'IMPORTING', source.id);
+    await setSlots(source.admin, slots, 'MIGRATING', target.id);
+    const counts = await pipelined(source.admin, slots.map(slot => ['CLUSTER', 'COUNTKEYSINSLOT', slot]));
+    for (const slot of slots.filter((_slot, at) => Number(counts[at]) > 0)) {
       for (;;) {
         const keys = (await source.admin.call('CLUSTER', 'GETKEYSINSLOT', slot, 100)) as string[];
         if (keys.length === 0) break;
         await source.admin.call('MIGRATE', '127.0.0.1', to.port, '', 0, 5000, 'KEYS', ...keys);
       }
-      // The new owner is told first, so that nobody is ever sent to a node that does not know of it.
-      for (const { admin } of [target, source, ...this.#members.filter(one => one !== target && one !== source)]) {
-        await admin.call('CLUSTER', 'SETSLOT', slot, 'NODE', target.id);
-      }
+    }
+    // The new owner is told first, so that nobody is ever sent to a node that does not know of it.
+    for (const { admin } of [target, source, ...this.#members.filter(one => one !== target && one !== source)]) {
+      await setSlots(admin, slots, 'NODE', target.id);
     }
   }
 
@@ -101,7 +103,7 @@ class Cluster implements RedisCluster {
 
   async #launch(): Promise<Member> {
     const busPort = await freePort();
-    const config = ['cluster-enabled yes', `cluster-port ${busPort}`, 'cluster-node-timeout 2000'];
+    const config = ['cluster-enabled yes', `cluster-port ${busPort}`, 'cluster-node-timeout 2000', 'cluster-allow-replica-migration no'];
     const server = await startRedis({ config: [...config, 'cluster-require-full-coverage no'] });
     const admin = new Redis(server.port, '127.0.0.1');
     const id = String(await admin.call('CLUSTER', 'MYID'));
@@ -136,6 +138,23 @@ class Cluster implements RedisCluster {
     if (!member) throw new Error(`the node on ${node.port} is not of this cluster`);
     return member;
   }
+}
+
+async function setSlots(admin: Redis, slots: readonly number[], state: string, node: string): Promise<void> {
+  await pipelined(admin, slots.map(slot => ['CLUSTER', 'SETSLOT', slot, state, node]));
+}
+
+async function pipelined(admin: Redis, commands: readonly [string, ...(string | number)[]][]): Promise<unknown[]> {
+  const replies: unknown[] = [];
+  for (let at = 0; at < commands.length; at += 1000) {
+    const pipeline = admin.pipeline();
+    for (const command of commands.slice(at, at + 1000)) pipeline.call(...command);
+    for (const [error, reply] of (await pipeline.exec()) ?? []) {
+      if (error) throw error;
+      replies.push(reply);
+    }
+  }
+  return replies;
 }
 
 export async function startRedisCluster(primaries = 3): Promise<RedisCluster> {
