@@ -15,7 +15,9 @@ export function redacted(fields: LogFields): Record<string, unknown> {
 }
 
 function valueOf(name: string, value: unknown, depth: number): unknown {
-  if (isSecretName(name) && value !== undefined && value !== null) return hidden;
+  // A number of tokens is what a model used, not what opens a door.
+  const isCount = typeof value === 'number' && name.toLowerCase().endsWith('tokens');
+  if (isSecretName(name) && !isCount && value !== undefined && value !== null) return hidden;
   return shown(value, depth);
 }
 
@@ -54,8 +56,8 @@ function errorOf(error: Error, depth: number): Record<string, unknown> {
 /** `token`, `accessToken`, `X-Auth-Token`, but not `fencingToken`, which is a number that everybody may see. */
 function isSecretName(name: string): boolean {
   const plain = name.replace(/[-_.\s]/g, '').toLowerCase();
-  if (plain.endsWith('fencingtoken')) return false;
-  return secretNames.test(plain) || /(password|secret|token|apikey)$/.test(plain);
+  if (/fencingtokens?$/.test(plain)) return false;
+  return secretNames.test(plain) || /(password|secret|token|apikey)s?$/.test(plain);
 }
 
 const userInfo = /\b([a-z][a-z0-9+.-]*:\/\/)[^/\s@]+@/gi;

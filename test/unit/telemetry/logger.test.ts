@@ -53,12 +53,15 @@ test('secrets do not reach a line, however deep they are and whatever they are i
     options: { authorization: 'Bearer s3cret-b', list: [{ accessToken: 's3cret-c' }], 'x-api-key': 's3cret-d' },
     url: 'redis://user:s3cret-e@host:6379/0?password=s3cret-f',
     error: new Error('connect rediss://:s3cret-g@host failed', { cause: new Error('Authorization: Bearer s3cret-h') }),
+    authTokens: ['s3cret-i'],
+    AUTH_TOKENS: 's3cret-j',
     fencingToken: 17,
     fencing_token: 18,
+    usage: { totalTokens: 1234 },
   });
   const [line] = lines;
   expect(JSON.stringify(line)).not.toContain('s3cret');
-  expect(line).toMatchObject({ fencingToken: 17, fencing_token: 18, password: '***' });
+  expect(line).toMatchObject({ fencingToken: 17, fencing_token: 18, password: '***', usage: { totalTokens: 1234 } });
   expect(line!['url']).toBe('redis://***@host:6379/0?password=***');
 });
 
