@@ -24,6 +24,8 @@ export interface TcpProxy {
   dropReplies(chunks?: number): void;
   /** Every chunk is late by this, in each direction. */
   delay(delayMs: number): void;
+  /** Nothing gets through until `restore`, and then everything does: a network that was cut, and TCP that sends again. */
+  hold(): void;
   /** New connections go to another server. */
   retarget(port: number): void;
   /**
@@ -34,17 +36,75 @@ export interface TcpProxy {
   stop(): Promise<void>;
 }
 
-type Fault = 'none' | 'down' | 'black-hole' | 'drop-replies';
+type Fault = 'none' | 'down' | 'black-hole' | 'drop-replies' | 'hold';
+
+/** One direction of a link. Bytes keep their order whatever happens to the delay meanwhile. */
+class Pipe {
+  readonly #to: Socket;
+  #late: { chunk: Buffer; dueAtMs: number }[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #held = false;
+
+  constructor(to: Socket) {
+    this.#to = to;
+    to.on('close', () => {
+      clearTimeout(this.#timer);
+      this.#late = [];
+    });
+  }
+
+  write(chunk: Buffer, delayMs: number): void {
+    if (this.#to.destroyed) return;
+    this.#late.push({ chunk, dueAtMs: performance.now() + delayMs });
+    this.#pump();
+  }
+
+  hold(held: boolean): void {
+    this.#held = held;
+    this.#pump();
+  }
+
+  #pump(): void {
+    clearTimeout(this.#timer);
+    for (let next = this.#late[0]; next !== undefined && !this.#held; next = this.#late[0]) {
+      const waitMs = next.dueAtMs - performance.now();
+      if (waitMs > 0) {
+        this.#timer = setTimeout(() => this.#pump(), Math.ceil(waitMs));
+        return;
+      }
+      this.#late.shift();
+      this.#to.write(next.chunk);
+    }
+  }
+}
 
 class Link {
   readonly client: Socket;
   readonly server: Socket;
+  readonly requests: Pipe;
+  readonly replies: Pipe;
   /** Bytes were thrown away. */
   torn = false;
+  /** One side went away during a fault that keeps the other from hearing of it. */
+  halfOpen = false;
 
   constructor(client: Socket, server: Socket) {
     this.client = client;
     this.server = server;
+    this.requests = new Pipe(server);
+    this.replies = new Pipe(client);
+  }
+
+  hold(held: boolean): void {
+    this.requests.hold(held);
+    this.replies.hold(held);
+  }
+
+  /** What was sent before one side went away still arrives; then the other side hears of it. */
+  endAfterRest(): void {
+    this.hold(false);
+    this.client.end();
+    this.server.end();
   }
 
   end(): void {
@@ -85,7 +145,7 @@ class Proxy implements TcpProxy {
   }
 
   get connections(): number {
-    return this.#links.size;
+    return [...this.#links].filter(link => !link.halfOpen).length;
   }
 
   get accepted(): number {
@@ -114,6 +174,11 @@ class Proxy implements TcpProxy {
     this.#delayMs = delayMs;
   }
 
+  hold(): void {
+    this.#fault = 'hold';
+    for (const link of this.#links) link.hold(true);
+  }
+
   retarget(port: number): void {
     this.#target = port;
   }
@@ -121,7 +186,11 @@ class Proxy implements TcpProxy {
   restore(): void {
     this.#fault = 'none';
     this.#delayMs = 0;
-    for (const link of this.#links) if (link.torn) link.end();
+    for (const link of this.#links) {
+      if (link.torn) link.end();
+      else if (link.halfOpen) link.endAfterRest();
+      else link.hold(false);
+    }
   }
 
   async stop(): Promise<void> {
@@ -135,8 +204,9 @@ class Proxy implements TcpProxy {
     if (this.#fault === 'down') return void client.resetAndDestroy();
     const link = new Link(client, connect({ port: this.#target, host: '127.0.0.1', noDelay: true }));
     this.#links.add(link);
-    client.on('data', chunk => this.#forward(link, link.server, chunk, 'request'));
-    link.server.on('data', chunk => this.#forward(link, client, chunk, 'reply'));
+    if (this.#fault === 'hold') link.hold(true);
+    client.on('data', chunk => this.#forward(link, link.requests, chunk, 'request'));
+    link.server.on('data', chunk => this.#forward(link, link.replies, chunk, 'reply'));
     for (const [socket, other] of [
       [client, link.server],
       [link.server, client],
@@ -144,21 +214,20 @@ class Proxy implements TcpProxy {
       // A peer that goes away is what this proxy is for; the other side is told the same way.
       socket.on('error', () => {});
       socket.on('close', () => {
-        this.#links.delete(link);
-        if (this.#fault !== 'black-hole') other.destroy();
+        if (other.destroyed) this.#links.delete(link);
+        else if (this.#fault === 'black-hole' || this.#fault === 'hold') link.halfOpen = true;
+        else other.destroy();
       });
     }
   }
 
-  #forward(link: Link, to: Socket, chunk: Buffer, kind: 'request' | 'reply'): void {
+  #forward(link: Link, to: Pipe, chunk: Buffer, kind: 'request' | 'reply'): void {
     if (this.#fault === 'black-hole' || (this.#fault === 'drop-replies' && kind === 'reply')) {
       link.torn = true;
       if (this.#fault === 'drop-replies' && --this.#dropsLeft <= 0) this.#fault = 'none';
       return;
     }
-    if (this.#delayMs === 0) return void to.write(chunk);
-    // Timers of the same delay fire in the order in which they were set, so that bytes keep theirs.
-    setTimeout(() => void to.write(chunk), this.#delayMs);
+    to.write(chunk, this.#delayMs);
   }
 }
 

@@ -1,0 +1,61 @@
+/**
+ * The agent of a chaos run, a user's module: notes in a Redis of its own that it started, did something for each signal, and
+ * ended. It looks at its abort signal in the same breath as it acts, as an agent must.
+ */
+
+import { Redis } from 'ioredis';
+
+import type { AgentRun, Chunk } from '../../src/contracts/agent.ts';
+import type { Note } from './history.ts';
+
+const pod = process.env['INSTANCE_NAME'] ?? '';
+const longestWorkMs = Number(process.env['CHAOS_WORK_MS'] ?? 500);
+
+// Connected before the first run, and never queueing: a note must leave when it is made.
+const redis = new Redis(process.env['CHAOS_NOTES_URL'] ?? '', { lazyConnect: true, enableOfflineQueue: false });
+await redis.connect();
+
+export async function* chaos(run: AgentRun): AsyncGenerator<Chunk> {
+  await note(run, 'start');
+  yield { type: 'start', runId: run.runId };
+  for (let given = [...run.signals]; given.length > 0; given = run.arrivals.drain()) {
+    for (const signal of given) {
+      await work(run);
+      await note(run, 'signal', signal.id);
+      yield { type: 'text-delta', runId: run.runId, payload: { text: signal.id } };
+    }
+  }
+  await note(run, 'end');
+}
+
+/** The time is read first: whatever stops the process from here on, the look at the abort signal comes after it. */
+async function note(run: AgentRun, event: Note['event'], signalId?: string): Promise<void> {
+  const atMs = Date.now();
+  if (run.abortSignal.aborted) throw run.abortSignal.reason;
+  const entry: Note = {
+    event,
+    atMs,
+    thread: run.thread.threadId,
+    pod,
+    runId: run.runId,
+    token: run.fencingToken ?? 0,
+    attempt: run.attempt,
+    ...(signalId === undefined ? {} : { signalId }),
+  };
+  await redis.rpush('notes', JSON.stringify(entry));
+}
+
+/** Mostly a few ms, sometimes long enough to be in the middle of something when a fault comes. */
+async function work(run: AgentRun): Promise<void> {
+  const share = Math.random();
+  const workMs = share < 0.8 ? longestWorkMs * 0.15 * share : longestWorkMs * share;
+  await new Promise<void>(resolve => {
+    const done = () => {
+      clearTimeout(timer);
+      run.abortSignal.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = setTimeout(done, workMs);
+    run.abortSignal.addEventListener('abort', done, { once: true });
+  });
+}

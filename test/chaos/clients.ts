@@ -1,0 +1,118 @@
+/** Senders: one signal after the other, each under an id of its own, to any pod, until one says that it is accepted. */
+
+import { setTimeout as pause } from 'node:timers/promises';
+
+import { agentId } from './fleet.ts';
+import type { Pod } from './fleet.ts';
+import type { Acceptance } from './history.ts';
+import type { Random } from './random.ts';
+
+export const resourceId = 'chaos';
+
+/** Longest wait for one answer; after it nobody knows whether the signal was accepted. */
+const answerLimitMs = 3000;
+
+interface Outgoing {
+  readonly id: string;
+  readonly thread: string;
+  readonly path: string;
+  readonly turn: Acceptance['turn'];
+  readonly body: object;
+}
+
+export interface SenderOptions {
+  readonly name: string;
+  readonly pods: readonly Pod[];
+  readonly threads: readonly string[];
+  readonly random: Random;
+  /** Between two signals, ms. */
+  readonly everyMs: number;
+  /** Ends the tries of a signal that nobody accepts. */
+  readonly giveUp: AbortSignal;
+}
+
+export class Sender {
+  readonly acceptances: Acceptance[] = [];
+  /** Being sent: its fate is not known. */
+  pending: string | undefined;
+  readonly #options: SenderOptions;
+  #order = 0;
+
+  constructor(options: SenderOptions) {
+    this.#options = options;
+  }
+
+  /** Sends until `signal` aborts, and the last one until it is accepted. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { random, everyMs, threads } = this.#options;
+    while (!signal.aborted) {
+      await this.send(this.#make(random.pick(threads)));
+      await pause(everyMs * (0.5 + random.next()), undefined, { signal }).catch(() => {}); // aborted: the loop ends by itself
+    }
+  }
+
+  /** A last message to each thread: whatever was only kept there must run along with it. */
+  async close(): Promise<void> {
+    for (const thread of this.#options.threads) await this.send(this.#message(thread, 'send-message', 'current'));
+  }
+
+  async send(outgoing: Outgoing): Promise<void> {
+    const order = ++this.#order;
+    const { id, thread, turn } = outgoing;
+    this.pending = id;
+    for (let tries = 1; !this.#options.giveUp.aborted; tries++) {
+      const action = await this.#attempt(outgoing);
+      if (action !== undefined) {
+        this.acceptances.push({ id, thread, sender: this.#options.name, order, turn, action, tries, atMs: Date.now() });
+        this.pending = undefined;
+        return;
+      }
+      await pause(this.#options.random.between(20, 200));
+    }
+  }
+
+  #make(thread: string): Outgoing {
+    const share = this.#options.random.next();
+    if (share < 0.45) return this.#message(thread, 'send-message', 'current');
+    if (share < 0.7) return this.#message(thread, 'queue-message', 'next');
+    if (share < 0.85) return this.#signal(thread, { ifActive: { behavior: 'persist' }, ifIdle: { behavior: 'persist' } });
+    if (share < 0.92) return this.#signal(thread, { ifActive: { behavior: 'discard' }, ifIdle: { behavior: 'discard' } });
+    return this.#signal(thread, {});
+  }
+
+  #message(thread: string, path: string, turn: Acceptance['turn']): Outgoing {
+    const id = this.#id(thread);
+    return { id, thread, path, turn, body: { resourceId, threadId: thread, message: { id, contents: id } } };
+  }
+
+  #signal(thread: string, behaviors: object): Outgoing {
+    const id = this.#id(thread);
+    const signal = { id, type: 'notification', contents: id };
+    return { id, thread, path: 'signals', turn: 'current', body: { resourceId, threadId: thread, signal, ...behaviors } };
+  }
+
+  #id(thread: string): string {
+    return `${thread}/${this.#options.name}/${this.#order + 1}`;
+  }
+
+  /** The action, or `undefined` when this try brought no answer or a refusal that says "later". */
+  async #attempt({ path, body }: Outgoing): Promise<string | undefined> {
+    const pod = this.#options.random.pick(this.#options.pods);
+    let response: Response;
+    let answer: { action?: string; error?: unknown };
+    try {
+      response = await fetch(`${pod.process.url}/api/agents/${agentId}/${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+        signal: AbortSignal.timeout(answerLimitMs),
+      });
+      answer = (await response.json()) as typeof answer;
+    } catch {
+      return undefined; // the pod is down, stopped or cut off: that is what the next try is for
+    }
+    if (response.ok && answer.action !== undefined) return answer.action;
+    if (response.status === 503) return undefined;
+    throw new Error(`${pod.name} answered ${response.status} to ${JSON.stringify(body)}: ${JSON.stringify(answer)}`);
+  }
+}

@@ -1,0 +1,66 @@
+/** What a chaos run leaves behind for judging: facts only, all times in ms of the one machine's wall clock. */
+
+export interface Note {
+  readonly event: 'start' | 'signal' | 'end';
+  /** When the agent looked at its abort signal, right before it acted. */
+  readonly atMs: number;
+  readonly thread: string;
+  readonly pod: string;
+  readonly runId: string;
+  /** On Redis a token is the time of its grant in microseconds, or the last token + 1 if that is more. */
+  readonly token: number;
+  readonly attempt: number;
+  /** For `signal`. */
+  readonly signalId?: string;
+}
+
+/** A signal that a client was told is accepted. */
+export interface Acceptance {
+  readonly id: string;
+  readonly thread: string;
+  /** Senders work one signal after the other; `order` counts a sender's signals. */
+  readonly sender: string;
+  readonly order: number;
+  readonly turn: 'current' | 'next';
+  readonly action: string;
+  /** Requests until one was answered. */
+  readonly tries: number;
+  readonly atMs: number;
+}
+
+export interface Fault {
+  readonly kind: string;
+  /** Absent: it hit all pods, by way of Redis or the machine. */
+  readonly pod?: string;
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+/** One chunk of a thread's output, in the order of the output. */
+export interface OutputRow {
+  readonly thread: string;
+  readonly runId: string;
+  readonly type: string;
+  readonly text?: string;
+}
+
+export interface History {
+  /** In the order in which they arrived. */
+  readonly notes: readonly Note[];
+  readonly acceptances: readonly Acceptance[];
+  /** Ids that were sent and whose fate the sender never learned: they may run or not. */
+  readonly unanswered: ReadonlySet<string>;
+  readonly deadLettered: ReadonlySet<string>;
+  readonly faults: readonly Fault[];
+  readonly output: readonly OutputRow[];
+  /** Keys of idle threads that should be gone after everything came to rest. */
+  readonly leftovers: readonly string[];
+}
+
+export function describeNote({ event, atMs, pod, runId, token, attempt, signalId }: Note): string {
+  return `${new Date(atMs).toISOString().slice(11, 23)} ${pod} ${event}${signalId === undefined ? '' : ` ${signalId}`} run ${runId} token ${token} attempt ${attempt}`;
+}
+
+export function describeFault({ kind, pod, fromMs, toMs }: Fault): string {
+  return `${new Date(fromMs).toISOString().slice(11, 23)} fault ${kind}${pod === undefined ? '' : ` of ${pod}`} for ${Math.round(toMs - fromMs)} ms`;
+}

@@ -1,0 +1,47 @@
+/** `npm run test:chaos`: a chaos run on the command line. The last line is the result; the exit code says whether it is clean. */
+
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { runChaos } from './chaos.ts';
+import type { ChaosResult } from './chaos.ts';
+import { isClean } from './checker.ts';
+import { describeFinding } from './finding.ts';
+import { parseOptions } from './options.ts';
+
+/** Findings printed of each kind: the first ones tell the most. */
+const mostPrinted = 20;
+
+const options = parseOptions(process.argv.slice(2));
+const startedAt = performance.now();
+const say = (text: string) => process.stderr.write(`${((performance.now() - startedAt) / 1000).toFixed(1).padStart(7)} s  ${text}\n`);
+
+say(`chaos with ${JSON.stringify(options)}`);
+const result = await runChaos(options, say);
+const { verdict } = result;
+const { violations, lost, orderBreaks } = verdict;
+for (const [title, findings] of [['violations', violations], ['lost', lost], ['order breaks', orderBreaks]] as const) {
+  if (findings.length === 0) continue;
+  process.stdout.write(`\n${findings.length} ${title}\n`);
+  for (const finding of findings.slice(0, mostPrinted)) process.stdout.write(`${describeFinding(finding)}\n`);
+}
+if (!isClean(verdict)) process.stdout.write(`\neverything is in ${keep(result)}\n`);
+process.stdout.write(`${JSON.stringify({
+  ...verdict,
+  violations: violations.length,
+  lost: lost.length,
+  orderBreaks: orderBreaks.length,
+  seed: options.seed,
+})}\n`);
+process.exitCode = isClean(verdict) ? 0 : 1;
+
+/** Writes down what a finding needs to be understood. */
+function keep({ history, logs, verdict }: ChaosResult): string {
+  const directory = mkdtempSync(join(tmpdir(), 'signals-chaos-'));
+  const sets = (_: string, value: unknown) => (value instanceof Set ? [...value] : value);
+  writeFileSync(join(directory, 'history.json'), JSON.stringify(history, sets, 1));
+  writeFileSync(join(directory, 'verdict.json'), JSON.stringify(verdict, undefined, 1));
+  writeFileSync(join(directory, 'pods.log'), logs.join('\n'));
+  return directory;
+}
