@@ -10,6 +10,7 @@ import { RedisLeaseProvider } from '../../src/redis/leases.ts';
 import type { RedisLeaseOptions } from '../../src/redis/leases.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { leaseContract } from '../support/lease-contract.ts';
+import { PlainLeases } from '../support/lease-plain.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import type { RedisCluster } from '../support/redis-cluster.ts';
 import { startRedisSentinels } from '../support/redis-sentinel.ts';
@@ -27,6 +28,16 @@ leaseContract(
     return { provider: new MemoryLeaseProvider(clock), runOut: (_key, ttlMs) => clock.advance(ttlMs), close };
   },
   { tokens: true, repeatsTransfer: true },
+);
+
+leaseContract(
+  'a store that cannot hand over in one step',
+  async () => {
+    const clock = new FakeClock();
+    const provider = new PlainLeases(new MemoryLeaseProvider(clock));
+    return { provider, runOut: (_key, ttlMs) => clock.advance(ttlMs), close };
+  },
+  { tokens: false, repeatsTransfer: true },
 );
 
 leaseContract(

@@ -106,6 +106,32 @@ describe('each method', () => {
   });
 });
 
+describe('a lease that is handed from run to run and from instance to instance', () => {
+  it('is never free for those who ask all the time, and every run has a larger token', async () => {
+    const other = new Redis(server.url, { maxRetriesPerRequest: 0 });
+    const contender = new RedisLeaseProvider(other, keys);
+    let over = false;
+    let refused = 0;
+    const contend = async () => {
+      while (!over) {
+        expect((await contender.acquireLease('k', 'contender', ttlMs)).acquired).toBe(false);
+        refused++;
+      }
+    };
+    const tokens = [await tokenOf('k', 'run-0')];
+    const contending = contend();
+    for (let run = 1; run <= 300; run++) {
+      expect(await provider.transferLease('k', `run-${run - 1}`, `run-${run}`, ttlMs)).toBe(true);
+      tokens.push(await tokenOf('k', `run-${run}`));
+    }
+    over = true;
+    await contending;
+    other.disconnect();
+    expect(refused).toBeGreaterThan(100);
+    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+  });
+});
+
 describe('fencing tokens (L5)', () => {
   it('grow when the lease, its token, the counter or all of the data has gone', async () => {
     const tokens = [await tokenOf('k', 'a')];
