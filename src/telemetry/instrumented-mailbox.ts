@@ -6,7 +6,7 @@
  */
 
 import { context, ROOT_CONTEXT, SpanKind, trace } from '@opentelemetry/api';
-import type { Attributes, Context, Link, Span } from '@opentelemetry/api';
+import type { Context } from '@opentelemetry/api';
 
 import type { Chunk } from '../contracts/agent.ts';
 import type {
@@ -27,12 +27,10 @@ import type {
 } from '../contracts/thread-mailbox.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import { isSignalsError } from '../core/errors.ts';
-import type { AcquireOutcome } from '../core/outcomes.ts';
 import { failSpan } from './instrumentation.ts';
 import type { Instrumentation } from './instrumentation.ts';
-import { failureOutcome, LeaseRecorder } from './lease-recorder.ts';
-import type { Moment } from './lease-recorder.ts';
-import { keys, spanKeys, spanNames } from './names.ts';
+import { deliveryAttributes, MailboxRecorder } from './mailbox-recorder.ts';
+import { keys, spanNames } from './names.ts';
 import { carrierOf, contextOf } from './observer.ts';
 
 export function instrumentMailbox(mailbox: ThreadMailbox, instrumentation: Instrumentation): ThreadMailbox {
@@ -42,34 +40,34 @@ export function instrumentMailbox(mailbox: ThreadMailbox, instrumentation: Instr
 class InstrumentedMailbox implements ThreadMailbox {
   readonly #inner: ThreadMailbox;
   readonly #on: Instrumentation;
-  readonly #recorder: LeaseRecorder;
+  readonly #shown: MailboxRecorder;
 
   constructor(inner: ThreadMailbox, instrumentation: Instrumentation) {
     this.#inner = inner;
     this.#on = instrumentation;
-    this.#recorder = new LeaseRecorder(instrumentation);
+    this.#shown = new MailboxRecorder(instrumentation);
   }
 
   async deliver(request: DeliverRequest): Promise<Delivery> {
     const { envelope, thread } = request;
     const parent = senderContext(request);
     const span = this.#on.tracer.startSpan(spanNames.signalRoute, { kind: SpanKind.PRODUCER }, parent);
-    if (span.isRecording()) span.setAttributes(this.#signalAttributes(request));
+    if (span.isRecording()) span.setAttributes(this.#shown.signalAttributes(request));
     const within = trace.setSpan(parent, span);
     // What travels is this span, so that the run appears under the decision that led to it.
     const carrier = carrierOf(within);
     const sent = carrier ? { ...request, envelope: { ...envelope, trace: carrier } } : request;
-    const start = this.#recorder.now();
+    const at = this.#shown.begin(within);
     try {
       const delivery = await context.with(within, () => this.#inner.deliver(sent));
-      this.#delivered(request, delivery, { start, within });
+      this.#shown.delivered(request, delivery, at);
       if (span.isRecording()) span.setAttributes(deliveryAttributes(delivery));
       return delivery;
     } catch (error) {
       span.setAttribute(keys.decision, isRefusal(error) ? 'refused' : 'error');
       failSpan(span, error);
       // Only a store that did not answer leaves it open whether the lease was taken; a refusal came before that.
-      if (request.claim && !isRefusal(error)) this.#acquireFailed(thread, request.claim, { start, within }, error);
+      if (request.claim && !isRefusal(error)) this.#shown.acquireFailed(thread, request.claim, at, error);
       throw error;
     } finally {
       span.end();
@@ -77,13 +75,13 @@ class InstrumentedMailbox implements ThreadMailbox {
   }
 
   async claim(thread: ThreadRef, claim: LeaseClaim): Promise<Grant | undefined> {
-    const at = { start: this.#recorder.now(), within: context.active() };
+    const at = this.#shown.begin(context.active());
     try {
       const grant = await this.#inner.claim(thread, claim);
-      this.#acquired(thread, claim, grant ? 'acquired' : 'held', { ...at, ...(grant ? { grant } : {}) });
+      this.#shown.acquired(thread, claim, grant ? 'acquired' : 'held', { ...at, ...(grant ? { grant } : {}) });
       return grant;
     } catch (error) {
-      this.#acquireFailed(thread, claim, at, error);
+      this.#shown.acquireFailed(thread, claim, at, error);
       throw error;
     }
   }
@@ -101,14 +99,14 @@ class InstrumentedMailbox implements ThreadMailbox {
   }
 
   async settle(request: SettleRequest): Promise<Settlement> {
-    const at = { start: this.#recorder.now(), within: this.#settleContext(request.grant) };
+    const at = this.#shown.begin(this.#shown.settleContext(request.grant));
     const links = trace.getSpanContext(at.within) ? [] : this.#on.leases.linksTo(request.grant.key, request.grant.owner);
     try {
       const settlement = await this.#fenced(() => this.#inner.settle(request));
-      this.#settled(request, settlement, { ...at, links });
+      this.#shown.settled(request, settlement, { ...at, links });
       return settlement;
     } catch (error) {
-      this.#settleFailed(request, { ...at, links }, error);
+      this.#shown.settleFailed(request, { ...at, links }, error);
       throw error;
     }
   }
@@ -142,103 +140,6 @@ class InstrumentedMailbox implements ThreadMailbox {
     return this.#inner.close();
   }
 
-  #signalAttributes({ thread, envelope }: DeliverRequest): Attributes {
-    return {
-      ...this.#on.threadAttributes(thread),
-      [spanKeys.agentId]: envelope.agentId,
-      [spanKeys.signalId]: envelope.signal.id,
-      [spanKeys.signalType]: envelope.signal.type,
-    };
-  }
-
-  #delivered(request: DeliverRequest, delivery: Delivery, at: Moment): void {
-    if (delivery.unownedMs !== undefined) this.#on.instruments.leaseHandoffGap.record(delivery.unownedMs / 1000);
-    const { claim, thread } = request;
-    if (!claim) return;
-    const { grant, owner } = delivery;
-    if (grant) this.#acquired(thread, claim, 'acquired', { ...at, grant, delivery });
-    // Without an owner the lease was not asked for: the signal does not wake, or was dropped.
-    else if (owner !== undefined && owner !== claim.owner && !delivery.duplicate) {
-      this.#acquired(thread, claim, 'held', { ...at, delivery });
-    }
-  }
-
-  #acquired(
-    thread: ThreadRef,
-    claim: LeaseClaim,
-    outcome: AcquireOutcome,
-    at: Moment & { grant?: Grant; delivery?: Delivery },
-  ): void {
-    const { grant, delivery } = at;
-    const span = this.#recorder.record({
-      operation: 'acquire',
-      outcome,
-      at,
-      attributes: () => ({
-        ...this.#claimAttributes(thread, claim),
-        ...tokenOf(grant),
-        ...(delivery?.unownedMs === undefined ? {} : { [spanKeys.unownedMs]: delivery.unownedMs }),
-        // Who has it instead.
-        ...(grant || delivery?.owner === undefined ? {} : { [spanKeys.currentOwner]: delivery.owner }),
-      }),
-    });
-    if (grant) this.#remember(grant, span, at);
-  }
-
-  #acquireFailed(thread: ThreadRef, claim: LeaseClaim, at: Moment, error: unknown): void {
-    const attributes = () => this.#claimAttributes(thread, claim);
-    this.#recorder.record({ operation: 'acquire', outcome: failureOutcome(error), at, attributes, error });
-  }
-
-  /**
-   * A drain, else the run that ends here. Not the active context: a thread is run in that of whoever first woke it, and its
-   * last run may be hours later.
-   */
-  #settleContext({ key, owner }: Grant): Context {
-    return this.#on.drain ?? this.#on.leases.of(key, owner)?.run ?? ROOT_CONTEXT;
-  }
-
-  #settled(request: SettleRequest, settlement: Settlement, at: Moment & { links: Link[] }): void {
-    const { grant } = settlement;
-    const { links } = at;
-    if (this.#on.drain) {
-      this.#on.instruments.drainLeases.add(1, { [keys.outcome]: grant ? 'transferred' : 'released' });
-    }
-    const attributes = () => ({ ...this.#settleAttributes(request), [spanKeys.waiting]: settlement.waiting });
-    if (!grant) {
-      this.#recorder.record({ operation: 'release', outcome: 'released', at, attributes, links });
-      this.#on.leases.ended(request.grant.key);
-      return;
-    }
-    const span = this.#recorder.record({
-      operation: 'transfer',
-      outcome: 'transferred',
-      at,
-      links,
-      attributes: () => ({
-        ...attributes(),
-        ...tokenOf(grant),
-        [spanKeys.owner]: grant.owner,
-        [spanKeys.previousOwner]: request.grant.owner,
-        [spanKeys.ttlMs]: grant.ttlMs,
-      }),
-    });
-    this.#remember(grant, span, at);
-  }
-
-  #settleFailed(request: SettleRequest, at: Moment & { links: Link[] }, error: unknown): void {
-    const { links } = at;
-    const attributes = () => this.#settleAttributes(request);
-    const lost = isSignalsError(error, 'SIG_LEASE_LOST', 'SIG_LEASE_EXPIRED');
-    if (lost) this.#on.leases.ended(request.grant.key);
-    if (request.next) {
-      this.#recorder.record({ operation: 'transfer', outcome: lost ? 'not_owner' : 'error', at, attributes, links, error });
-      return;
-    }
-    const outcome = isSignalsError(error, 'SIG_LEASE_EXPIRED') ? 'expired' : lost ? 'not_owner' : 'error';
-    this.#recorder.record({ operation: 'release', outcome, at, attributes, links, error });
-  }
-
   async #fenced<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
@@ -250,29 +151,6 @@ class InstrumentedMailbox implements ThreadMailbox {
       throw error;
     }
   }
-
-  #remember(grant: Grant, span: Span, at: Moment): void {
-    this.#on.leases.acquired(grant.key, {
-      owner: grant.owner,
-      acquiredIn: span.spanContext(),
-      askedAtMs: at.start.monotonicMs,
-      ...(grant.fencingToken === undefined ? {} : { fencingToken: grant.fencingToken }),
-    });
-  }
-
-  #claimAttributes(thread: ThreadRef, claim: LeaseClaim): Attributes {
-    return { ...this.#on.threadAttributes(thread), [spanKeys.owner]: claim.owner, [spanKeys.ttlMs]: claim.ttlMs };
-  }
-
-  #settleAttributes(request: SettleRequest): Attributes {
-    return {
-      ...this.#on.threadAttributes(request.thread),
-      ...tokenOf(request.grant),
-      [spanKeys.owner]: request.grant.owner,
-      [spanKeys.ttlMs]: request.grant.ttlMs,
-      [spanKeys.runConsumed]: request.consumed.length,
-    };
-  }
 }
 
 /** The request that is being served, else the trace that came with the signal. */
@@ -280,19 +158,6 @@ function senderContext(request: DeliverRequest): Context {
   const active = context.active();
   if (trace.getSpanContext(active) || !request.envelope.trace) return active;
   return contextOf(request.envelope.trace);
-}
-
-function deliveryAttributes(delivery: Delivery): Attributes {
-  return {
-    [keys.decision]: delivery.duplicate ? 'duplicate' : delivery.action,
-    [spanKeys.duplicate]: delivery.duplicate,
-    ...(delivery.owner === undefined ? {} : { [spanKeys.owner]: delivery.owner }),
-    ...tokenOf(delivery.grant),
-  };
-}
-
-function tokenOf(grant: Grant | undefined): Attributes {
-  return grant?.fencingToken === undefined ? {} : { [spanKeys.fencingToken]: grant.fencingToken };
 }
 
 /** The store answered, and said no to the signal. */
