@@ -12,6 +12,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { context } from '@opentelemetry/api';
+
 import { echoAgent } from './agents/echo.ts';
 import { httpAgent } from './agents/http-agent.ts';
 import { loadAgentModule } from './agents/module.ts';
@@ -23,6 +25,7 @@ import { parseProcessSettings } from './settings/process-settings.ts';
 import type { ProcessSettings } from './settings/process-settings.ts';
 import { SettingsStore } from './settings/settings-store.ts';
 import { createLogger } from './telemetry/logger.ts';
+import { carrierOf } from './telemetry/observer.ts';
 import { startTelemetry } from './telemetry/setup.ts';
 
 const environment = process.env;
@@ -57,7 +60,7 @@ async function run(): Promise<void> {
 
 async function loadAgents(settings: ProcessSettings): Promise<readonly AgentDefinition[]> {
   const own = settings.agentModule === undefined ? [] : await loadAgentModule(settings.agentModule);
-  const remote = settings.remoteAgents.map(({ id, url }) => httpAgent({ id, url }));
+  const remote = settings.remoteAgents.map(({ id, url }) => httpAgent({ id, url, traceHeaders: () => carrierOf(context.active()) }));
   const all = [...own, ...remote];
   return all.length > 0 ? all : [echoAgent];
 }

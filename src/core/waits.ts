@@ -29,6 +29,17 @@ export function aborted(signal: AbortSignal): { promise: Promise<void>; cancel: 
   return { promise, cancel };
 }
 
+/** The value of `work`, or `undefined` when `signal` aborts first. For work that may never end; what becomes of it is ignored. */
+export function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T | undefined> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => resolve(undefined);
+    signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
+    // Not a race with one promise for all calls: each would leave a reaction on it until the signal aborts.
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
+}
+
 /**
  * The value of `work`, or `SIG_STORE_UNAVAILABLE` when `limitMs` passes first. The work itself goes on: whoever
  * calls this must be able to live with its late effect.

@@ -7,10 +7,10 @@ import type { Agent, AgentRun, Arrivals, Chunk } from '../contracts/agent.ts';
 import type { Signal } from '../contracts/signal.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import type { InboxEntry } from '../contracts/thread-mailbox.ts';
-import { aborted } from '../core/waits.ts';
 import { errorMessage, isSignalsError, SignalsError } from '../core/errors.ts';
 import type { RunEnd } from '../core/outcomes.ts';
 import { AsyncQueue } from '../core/queue.ts';
+import { unlessAborted } from '../core/waits.ts';
 import type { HeldLease } from '../leases/lease-keeper.ts';
 import type { RunOutput } from './run-output.ts';
 
@@ -43,6 +43,7 @@ export class Run {
   readonly #stop = new AbortController();
   #stopReason: 'aborted' | 'drained' | undefined;
   #lastChunkType: string | undefined;
+  #saidWhatFailed = false;
 
   constructor(options: RunOptions) {
     this.#options = options;
@@ -99,17 +100,13 @@ export class Run {
 
   async #pump(chunks: AsyncIterator<Chunk>): Promise<void> {
     const { lease, output } = this.#options;
-    const gone = aborted(lease.signal);
-    try {
-      for (;;) {
-        const next = await Promise.race([chunks.next(), gone.promise]);
-        lease.assertHeld();
-        if (next === undefined || next.done) return;
-        this.#lastChunkType = next.value.type;
-        await output.write(next.value);
-      }
-    } finally {
-      gone.cancel();
+    for (;;) {
+      const next = await unlessAborted(lease.signal, chunks.next());
+      lease.assertHeld();
+      if (next === undefined || next.done) return;
+      this.#lastChunkType = next.value.type;
+      this.#saidWhatFailed ||= next.value.type === 'error';
+      await output.write(next.value);
     }
   }
 
@@ -117,7 +114,8 @@ export class Run {
   async #fail(error: unknown): Promise<RunResult> {
     const { output } = this.#options;
     try {
-      await this.#writeTerminal(this.#stopReason ? this.#abortChunk() : this.#errorChunk(error));
+      if (this.#stopReason) await this.#writeTerminal(this.#abortChunk());
+      else if (!this.#saidWhatFailed) await this.#options.output.write(this.#errorChunk(error));
       await output.flush();
     } catch (lost) {
       return { end: 'lease_lost', error: lost };
