@@ -110,10 +110,10 @@ describe('a lease that is handed from run to run and from instance to instance',
   it('is never free for those who ask all the time, and every run has a larger token', async () => {
     const other = new Redis(server.url, { maxRetriesPerRequest: 0 });
     const contender = new RedisLeaseProvider(other, keys);
-    let over = false;
+    const over = new AbortController();
     let refused = 0;
     const contend = async () => {
-      while (!over) {
+      while (!over.signal.aborted) {
         expect((await contender.acquireLease('k', 'contender', ttlMs)).acquired).toBe(false);
         refused++;
       }
@@ -124,7 +124,7 @@ describe('a lease that is handed from run to run and from instance to instance',
       expect(await provider.transferLease('k', `run-${run - 1}`, `run-${run}`, ttlMs)).toBe(true);
       tokens.push(await tokenOf('k', `run-${run}`));
     }
-    over = true;
+    over.abort();
     await contending;
     other.disconnect();
     expect(refused).toBeGreaterThan(100);
