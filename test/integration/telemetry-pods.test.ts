@@ -37,7 +37,9 @@ async function start(name: string, env: Record<string, string> = {}): Promise<Ru
       REDIS_URL: redis.url,
       OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
       OTEL_BSP_SCHEDULE_DELAY: '50',
-      MASTRA_AGENT_THREAD_LEASE_TTL_MS: '2000',
+      // Long enough for a busy machine to keep it, renewed often enough to be seen doing so.
+      MASTRA_AGENT_THREAD_LEASE_TTL_MS: '5000',
+      MASTRA_AGENT_THREAD_LEASE_RENEW_INTERVAL_MS: '500',
       MASTRA_AGENT_THREAD_LEASE_SWEEP_INTERVAL_MS: '200',
       AGENT_MODULE: new URL('../support/agents/gated-agent.ts', import.meta.url).pathname,
       GATE_REDIS_URL: redis.url,
@@ -137,7 +139,7 @@ test('the metrics page of a pod that worked is in order, and names no thread', a
   expect(text).toContain('signals_lease_operation_duration_seconds_count{operation="release",outcome="released"} 1\n');
   expect(text).toContain('signals_route_decisions_total{decision="wake"} 1\n');
   expect(text).toContain('signals_lease_active 0\n');
-  expect(text).toContain('signals_lease_ttl_seconds 2\n');
+  expect(text).toContain('signals_lease_ttl_seconds 5\n');
   expect(text).not.toMatch(/"(user|thread)"/);
   expect(await checkMetrics(text)).toBe('');
   const series = text.split('\n').flatMap(line => /^[^#\s]+/.exec(line) ?? []);
