@@ -66,6 +66,7 @@ export class RedisConnector {
   /** A new, unconnected client. The caller owns it: `connect` it and `disconnect` it. */
   open(role: ConnectionRole, overrides: RedisOptions = {}): RedisClient {
     const client = this.#create(role, overrides);
+    if (client instanceof Cluster) client.on('+node', guardAsking);
     const seen = new Set<string>();
     client.on('error', (error: unknown) => {
       const message = errorMessage(error);
@@ -104,6 +105,20 @@ function clusterOptions(options: RedisOptions): ClusterOptions {
     clusterRetryStrategy: attempt => retryStrategy?.(attempt) ?? 1000,
     redisOptions,
   };
+}
+
+/**
+ * ioredis sends ASKING ahead of a command that a slot's move redirects, and looks at its outcome nowhere: when that
+ * connection closes first, the rejection is nobody's and would end the process. The command itself fails as well.
+ */
+function guardAsking(node: Redis): void {
+  const asking = node.asking.bind(node) as () => Promise<'OK'>;
+  const guarded = () => {
+    const reply = asking();
+    reply.catch(() => {});
+    return reply;
+  };
+  node.asking = guarded as typeof node.asking;
 }
 
 function kindOf(source: RedisSource): 'standalone' | 'sentinel' | 'cluster' {

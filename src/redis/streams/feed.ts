@@ -32,7 +32,7 @@ export interface ReadSchedule {
   state: 'idle' | 'queued' | 'reading';
   /** While reading: read again. */
   rung: boolean;
-  /** The last read was full. */
+  /** There may be more unread than one reply holds: then entries may also be trimmed before their turn. */
   behind: boolean;
   /** Reads that failed in a row. */
   failures: number;

@@ -139,7 +139,12 @@ export class NodeReader implements GroupReader {
     const { schedule } = feed;
     if (schedule.state === 'reading') schedule.rung = true;
     if (schedule.state !== 'idle') return;
-    if (feed.reader !== this || !feed.wanted) return;
+    if (feed.reader !== this) return;
+    if (!feed.wanted) {
+      // By the time it is read again, it may have fallen behind.
+      schedule.behind = true;
+      return;
+    }
     schedule.state = 'queued';
     this.#queue.push(feed);
     this.#schedule();
@@ -214,6 +219,7 @@ export class NodeReader implements GroupReader {
     this.#answered();
     this.#reads = 0;
     for (const feed of this.feeds()) {
+      feed.schedule.behind = true;
       if (feed.schedule.state === 'reading') {
         feed.schedule.state = 'idle';
         if (feed instanceof GroupFeed) feed.recoverAfter ??= '0';
