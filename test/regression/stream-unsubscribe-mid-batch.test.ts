@@ -46,7 +46,7 @@ describe('unsubscribing during the first entry of a batch', () => {
     expect(handled).toEqual([0]);
     expect(replacement.numbers()).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
     expect(replacement.events.every(({ deliveryAttempt }) => deliveryAttempt === 1)).toBe(true);
-    await until('nothing is pending', async () => ((await redis.xpending('mastra:topic:batch', 'workers')) as unknown[])[0] === 0);
+    await until('nothing is pending', async () => (await redis.xpending('mastra:topic:batch', 'workers'))[0] === 0);
   });
 
   it('hands entries to siblings at once even when the group has read on', async () => {
@@ -55,7 +55,7 @@ describe('unsubscribing during the first entry of a batch', () => {
     // A batch that is never full holds what was read; the group reads on meanwhile.
     await leaving.subscribe('held', first.callback, { group: 'workers', batch: { maxSize: 1000 } });
     for (let n = 0; n < 5; n++) await leaving.publish('held', newEvent(n));
-    await until('they are held', async () => ((await redis.xpending('mastra:topic:held', 'workers')) as unknown[])[0] === 5);
+    await until('they are held', async () => (await redis.xpending('mastra:topic:held', 'workers'))[0] === 5);
     await staying.subscribe('held', second.callback, { group: 'workers' });
     await until('the group has read on', async () => {
       await staying.publish('held', newEvent(100));

@@ -15,7 +15,7 @@ export function numberOf(event: Event): number {
 export interface Recorder {
   callback: EventCallback;
   events: Event[];
-  numbers(): number[];
+  numbers: () => number[];
 }
 
 /** Acks at once and remembers. */
