@@ -19,11 +19,12 @@
 
 import type { Chunk } from '../contracts/agent.ts';
 import type { LeaseProvider } from '../contracts/lease-provider.ts';
+import type { MailboxOperations } from '../contracts/mailbox-operations.ts';
 import type { PubSub } from '../contracts/pubsub.ts';
 import { parseOwner, threadName } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import type {
-  AbortOutcome, DeliverRequest, Delivery, FollowRequest, Grant, InboxEntry, LeaseClaim, MailboxLimits, MailboxListener,
+  AbortOutcome, DeliverRequest, Delivery, FollowRequest, Grant, LeaseClaim, MailboxLimits, MailboxListener,
   OutputChunk, Settlement, SettleRequest, Taken, TakeRequest, ThreadMailbox, ThreadState,
 } from '../contracts/thread-mailbox.ts';
 import { elapsedMs, instant, systemClock } from '../core/clock.ts';
@@ -35,6 +36,7 @@ import { sleep } from '../core/waits.ts';
 import { encodeEnvelope } from './pubsub-mailbox/inbox.ts';
 import { LocalThreads } from './pubsub-mailbox/local-threads.ts';
 import type { LocalThread } from './pubsub-mailbox/local-threads.ts';
+import { LocalOperations, PubSubMailboxOperations } from './pubsub-mailbox/operations.ts';
 import { OutputFeeds } from './pubsub-mailbox/output-feeds.ts';
 import { followOutput } from './pubsub-mailbox/output-reader.ts';
 import { PeerAnswers } from './pubsub-mailbox/peer-answers.ts';
@@ -61,6 +63,8 @@ const retryPauseMs = 5;
 const ownerSeenForMs = 1000;
 
 export class PubSubMailbox implements ThreadMailbox {
+  /** Cancelling, dead letters and the search for a run, over all instances that answer. */
+  readonly operations: MailboxOperations;
   readonly #instanceId: string;
   readonly #limits: MailboxLimits;
   readonly #clock: Clock;
@@ -82,21 +86,22 @@ export class PubSubMailbox implements ThreadMailbox {
     this.#leases = new ThreadLeases(options.leases, this.#clock);
     this.#threads = new LocalThreads(options.limits, this.#clock);
     this.#feeds = new OutputFeeds(options.pubsub);
+    const parts = { threads: this.#threads, leases: this.#leases, turns: this.#turns, clock: this.#clock };
+    const operations = new LocalOperations({ ...parts, onWaiting: local => this.#seeTo(local) });
     this.#peers = new PeerAnswers({
+      ...parts,
+      operations,
       pubsub: options.pubsub,
       instanceId: options.instanceId,
-      clock: this.#clock,
       logger: this.#logger,
       replyLimitMs: this.#replyLimitMs,
-      threads: this.#threads,
-      leases: this.#leases,
-      turns: this.#turns,
       deliver: request => this.#deliverAsOwner(request),
       abort: (thread, expectedRunId) => this.#abortOwn(thread, expectedRunId),
       due: limit => this.#dueHere(limit),
       onArrival: thread => this.#hint(listener => listener.onArrival(thread)),
       onOrphan: thread => this.#hint(listener => listener.onOrphan(thread)),
     });
+    this.operations = new PubSubMailboxOperations(operations, this.#peers.link);
   }
 
   /** Errors: those of the port, and `SIG_OWNER_UNREACHABLE` when the owner's instance gives no answer. */
@@ -146,10 +151,15 @@ export class PubSubMailbox implements ThreadMailbox {
     if (elsewhere) return { action: elsewhere, duplicate: true };
     const delivery = await this.#accept(request, text, undefined);
     // Whoever acquired the thread while the peers were asked has collected before this signal was here.
-    const since = await this.#leases.ownerOf(thread);
-    if (since !== undefined) await this.#remind(local, since);
-    else await this.#noteIfWaiting(local);
+    await this.#seeTo(local);
     return delivery;
+  }
+
+  /** Something waits here that the owner, or everybody where there is none, must know of. */
+  async #seeTo(local: LocalThread): Promise<void> {
+    const owner = await this.#leases.ownerOf(local.ref);
+    if (owner !== undefined) await this.#remind(local, owner);
+    else await this.#noteIfWaiting(local);
   }
 
   async #wake(request: DeliverRequest, text: string, claim: LeaseClaim): Promise<Delivery | undefined> {
@@ -218,7 +228,7 @@ export class PubSubMailbox implements ThreadMailbox {
 
   async take({ thread, grant, join }: TakeRequest): Promise<Taken> {
     return await this.#asOwner(thread, grant, async (local, run) => ({
-      ...local.inbox.take(join),
+      ...local.inbox.take(join, this.#clock.wallMs()),
       abortRequested: run.abortRequested,
     }));
   }
@@ -361,11 +371,6 @@ export class PubSubMailbox implements ThreadMailbox {
     await this.#peers.start();
     const threads = await this.#peers.waiting(limit);
     return await Promise.all(threads.map(thread => this.inspect(thread)));
-  }
-
-  /** What was given to runs too often, oldest first, as far as this process holds it. */
-  deadLetters(thread: ThreadRef): InboxEntry[] {
-    return this.#threads.find(thread)?.inbox.deadLetters ?? [];
   }
 
   async listen(instanceId: string, listener: MailboxListener): Promise<() => Promise<void>> {

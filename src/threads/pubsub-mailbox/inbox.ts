@@ -1,12 +1,14 @@
 /** A thread's waiting signals in memory: what is accepted, what a run gets, what is given up. No leases here. */
 
+import type { DeadLetter } from '../../contracts/mailbox-operations.ts';
 import type { Envelope } from '../../contracts/signal.ts';
 import type { DeliverRequest, Delivery, InboxEntry, MailboxLimits, Taken, TakeRequest } from '../../contracts/thread-mailbox.ts';
 import { SignalsError } from '../../core/errors.ts';
 import { beginning, comparePositions, laterOf, nextPosition } from './positions.ts';
 
-/** Dead letters kept per thread. */
-const deadLettersKept = 1000;
+/** Dead letters kept per thread, and for how long: a week to look at them. */
+const deadLettersKept = 100;
+const deadLettersKeptMs = 7 * 24 * 3_600_000;
 
 type StoredEnvelope = Envelope & {
   readonly activeAttributes?: Readonly<Record<string, unknown>>;
@@ -26,6 +28,14 @@ export interface StoredEntry {
   readonly attempts: number;
 }
 
+/** An entry that was given up. */
+export interface DeadEntry {
+  /** Position among the dead letters. */
+  readonly id: string;
+  readonly entry: StoredEntry;
+  readonly atMs: number;
+}
+
 export interface SeenSignal {
   readonly action: Delivery['action'];
   readonly untilMs: number;
@@ -37,7 +47,7 @@ export interface InboxContents {
   readonly last: string;
   readonly entries: readonly StoredEntry[];
   readonly seen: readonly (readonly [signalId: string, seen: SeenSignal])[];
-  readonly dead: readonly StoredEntry[];
+  readonly dead: readonly DeadEntry[];
 }
 
 /** Throws `SIG_SIGNAL_TOO_LARGE`. */
@@ -57,7 +67,7 @@ export class ThreadInbox {
   readonly #limits: MailboxLimits;
   #entries: StoredEntry[] = [];
   #seen = new Map<string, SeenSignal>();
-  #dead: StoredEntry[] = [];
+  #dead: DeadEntry[] = [];
   #bytes = 0;
   #last = beginning;
 
@@ -78,8 +88,35 @@ export class ThreadInbox {
     return this.#entries[0]?.id;
   }
 
-  get deadLetters(): InboxEntry[] {
-    return this.#dead.map(decode);
+  /** Oldest first. */
+  get deadLetters(): DeadLetter[] {
+    return this.#dead.map(({ id, entry, atMs }) => ({
+      id,
+      envelope: decode(entry).envelope,
+      attempts: entry.attempts,
+      at: new Date(atMs).toISOString(),
+    }));
+  }
+
+  /** Takes waiting signals out, those with these ids or all; answers which. What the run that is on was given stays. */
+  cancel(signalIds: readonly string[] | undefined, runIsOn: boolean): string[] {
+    const cancelled = this.#entries.filter(
+      entry => (signalIds?.includes(entry.signalId) ?? true) && !(runIsOn && entry.attempts > 0),
+    );
+    this.remove(cancelled.map(entry => entry.id));
+    return cancelled.map(entry => entry.signalId);
+  }
+
+  /** Puts dead letters back as if they had just been accepted; answers how many. */
+  replay(ids: readonly string[] | undefined, wallMs: number): number {
+    const chosen = this.#dead.filter(({ id }) => ids?.includes(id) ?? true);
+    this.#dead = this.#dead.filter(letter => !chosen.includes(letter));
+    for (const { entry } of chosen) {
+      this.#last = nextPosition(this.#last, wallMs);
+      this.#entries.push({ ...entry, id: this.#last, wakes: true, attempts: 0 });
+      this.#bytes += entry.bytes;
+    }
+    return chosen.length;
   }
 
   /** What became of a signal id that was accepted within the dedupe window. */
@@ -106,17 +143,17 @@ export class ThreadInbox {
   }
 
   /** See `TakeRequest` for which entries those are. */
-  take(join: TakeRequest['join']): Omit<Taken, 'abortRequested'> {
+  take(join: TakeRequest['join'], wallMs: number): Omit<Taken, 'abortRequested'> {
     const sizeBefore = this.#entries.length;
     const after = join?.cursor ?? beginning;
-    const leader = join ? undefined : this.#leader();
+    const leader = join ? undefined : this.#leader(wallMs);
     const agentId = join?.agentId ?? leader?.agentId;
     const given = this.#entries.filter(
       entry =>
         entry.agentId === agentId &&
         (entry === leader || entry.turn === 'current') &&
         comparePositions(entry.id, after) > 0 &&
-        !this.#buryIfSpent(entry),
+        !this.#buryIfSpent(entry, wallMs),
     );
     const ids = new Set(given.map(entry => entry.id));
     this.#countDelivery(ids, 1);
@@ -163,7 +200,8 @@ export class ThreadInbox {
   forget({ entries, dead }: InboxContents): void {
     this.remove(entries.map(entry => entry.id));
     for (const { signalId } of entries) this.#seen.delete(signalId);
-    this.#dead = this.#dead.filter(entry => !dead.includes(entry));
+    const gone = new Set(dead.map(letter => letter.id));
+    this.#dead = this.#dead.filter(letter => !gone.has(letter.id));
   }
 
   /** Hands everything out and is empty then. */
@@ -219,21 +257,23 @@ export class ThreadInbox {
   /** Whether there is nothing left to remember. */
   isForgettable(wallMs: number): boolean {
     this.#forgetOld(wallMs);
+    this.#dead = this.#dead.filter(({ atMs }) => atMs + deadLettersKeptMs > wallMs);
     return this.#entries.length === 0 && this.#seen.size === 0 && this.#dead.length === 0;
   }
 
   /** The first that wakes; on the way those that had their deliveries are given up. */
-  #leader(): StoredEntry | undefined {
+  #leader(wallMs: number): StoredEntry | undefined {
     for (;;) {
       const leader = this.#entries.find(entry => entry.wakes);
-      if (!leader || !this.#buryIfSpent(leader)) return leader;
+      if (!leader || !this.#buryIfSpent(leader, wallMs)) return leader;
     }
   }
 
-  #buryIfSpent(entry: StoredEntry): boolean {
+  #buryIfSpent(entry: StoredEntry, wallMs: number): boolean {
     if (entry.attempts < this.#limits.maxDeliveryAttempts) return false;
     this.remove([entry.id]);
-    this.#dead = [...this.#dead, entry].slice(-deadLettersKept);
+    const id = nextPosition(this.#dead.at(-1)?.id ?? beginning, wallMs);
+    this.#dead = [...this.#dead, { id, entry, atMs: wallMs }].slice(-deadLettersKept);
     return true;
   }
 

@@ -9,6 +9,7 @@ import { errorMessage } from '../../core/errors.ts';
 import type { Logger } from '../../core/logger.ts';
 import type { InboxContents } from './inbox.ts';
 import type { LocalThread, LocalThreads } from './local-threads.ts';
+import type { LocalOperations } from './operations.ts';
 import { endHere, readHere } from './output-reader.ts';
 import { PeerLink } from './peer-link.ts';
 import { comparePositions } from './positions.ts';
@@ -24,6 +25,7 @@ export interface PeerAnswersOptions {
   threads: LocalThreads;
   leases: ThreadLeases;
   turns: Turns;
+  operations: LocalOperations;
   /** `undefined`: this instance is not the owner. */
   deliver: (request: DeliverRequest) => Promise<Delivery | undefined>;
   abort: (thread: ThreadRef, expectedRunId: string | undefined) => Promise<AbortOutcome | undefined>;
@@ -67,6 +69,8 @@ interface Question {
   readonly inbox: InboxContents;
   readonly after: string;
   readonly limit: number;
+  readonly runId: string;
+  readonly ids?: readonly string[];
 }
 
 export class PeerAnswers {
@@ -84,6 +88,11 @@ export class PeerAnswers {
     end: async ({ thread }) => endHere(this.#own.threads.find(thread), await this.#own.leases.ownerOf(thread)),
     state: async ({ thread, owner }) => this.#stateHere(thread, owner),
     waiting: async ({ limit }) => this.#waitingHere(limit),
+    findRun: ({ runId }) => this.#own.operations.findRun(runId),
+    cancel: ({ thread, ids }) => this.#own.operations.cancel(thread, ids),
+    deadThreads: async () => this.#own.operations.deadThreads(),
+    deadLetters: async ({ thread }) => this.#own.operations.deadLetters(thread),
+    replay: ({ thread, ids }) => this.#own.operations.replay(thread, ids),
   };
 
   constructor(options: PeerAnswersOptions) {
