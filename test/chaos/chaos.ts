@@ -52,7 +52,10 @@ function threadNames({ threads }: ChaosOptions): string[] {
 }
 
 async function allReady({ pods }: Fleet): Promise<void> {
-  await until('all pods are ready', async () => (await Promise.all(pods.map(pod => pod.ready()))).every(Boolean), restLimitMs, 100);
+  await until('all pods are ready', async () => {
+    for (const pod of pods) pod.assertRunning();
+    return (await Promise.all(pods.map(pod => pod.ready()))).every(Boolean);
+  }, restLimitMs, 200);
 }
 
 interface Stress {

@@ -12,7 +12,7 @@ import type { History } from './history.ts';
 import { checkOutput } from './output.ts';
 import { checkOwnership } from './ownership.ts';
 import { checkOrder, checkRepeats, checkRuns, findLost, repeatedSignals } from './signals.ts';
-import { longestTakeoverMs } from './takeover.ts';
+import { longestTakeover } from './takeover.ts';
 
 export interface Verdict {
   readonly accepted: number;
@@ -42,7 +42,7 @@ export function judge(history: History): Verdict {
     lost: findLost(history),
     duplicates: repeatedSignals(notes).size,
     orderBreaks: checkOrder(history),
-    takeoverMaxMs: Math.round(longestTakeoverMs(history)),
+    takeoverMaxMs: Math.round(longestTakeover(history)?.tookMs ?? 0),
   };
 }
 

@@ -43,6 +43,13 @@ export class Pod {
     return await fetch(`${this.process.url}/readyz`, { signal: limit }).then(response => response.ok, () => false);
   }
 
+  /** Throws, with what it said last, when its process has gone by itself. */
+  assertRunning(): void {
+    const { exitCode, stderr, logs } = this.process;
+    if (exitCode === undefined) return;
+    throw new Error(`${this.name} exited with ${exitCode}: ${stderr()}${logs().slice(-20).join('\n')}`);
+  }
+
   /** Log lines of all its lives. */
   logs(): string[] {
     return this.#lives.flatMap((life, at) => [...life.logs(), life.stderr()].map(line => `${this.name}#${at} ${line}`));
@@ -75,7 +82,7 @@ export async function startFleet({ pods, ttlMs }: ChaosOptions): Promise<Fleet> 
   };
   const fleet: Pod[] = [];
   for (let n = 0; n < pods; n++) fleet.push(new Pod(`pod-${n}`, await startTcpProxy(redis.port), env));
-  await Promise.all(fleet.map(pod => pod.start()));
+  for (const pod of fleet) await pod.start();
   return {
     redis,
     notes,

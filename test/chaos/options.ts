@@ -13,11 +13,15 @@ export interface ChaosOptions {
   readonly rate: number;
   /** Time to live of the leases, ms. */
   readonly ttlMs: number;
+  /** Writes history and logs down even if there is nothing to find. */
+  readonly keep: boolean;
 }
 
-export const defaults: ChaosOptions = { seconds: 120, seed: 20_261_130, pods: 3, threads: 24, rate: 40, ttlMs: 2000 };
+export const defaults: ChaosOptions = { seconds: 120, seed: 20_261_130, pods: 3, threads: 24, rate: 40, ttlMs: 2000, keep: false };
 
-const ranges: Record<keyof ChaosOptions, readonly [number, number]> = {
+type NumericOption = Exclude<keyof ChaosOptions, 'keep'>;
+
+const ranges: Record<NumericOption, readonly [number, number]> = {
   seconds: [1, 86_400],
   seed: [0, 2 ** 32 - 1],
   pods: [1, 20],
@@ -31,14 +35,14 @@ export function parseOptions(args: readonly string[]): ChaosOptions {
   const text = { type: 'string' } as const;
   const { values } = parseArgs({
     args: [...args],
-    options: { seconds: text, seed: text, pods: text, threads: text, rate: text, 'ttl-ms': text },
+    options: { seconds: text, seed: text, pods: text, threads: text, rate: text, 'ttl-ms': text, keep: { type: 'boolean' } },
   });
-  const { 'ttl-ms': ttlMs, ...rest } = values;
-  return { ...defaults, ...numbersOf({ ...rest, ttlMs }) };
+  const { 'ttl-ms': ttlMs, keep = false, ...rest } = values;
+  return { ...defaults, ...numbersOf({ ...rest, ttlMs }), keep };
 }
 
-function numbersOf(values: Partial<Record<keyof ChaosOptions, string | undefined>>): Partial<ChaosOptions> {
-  const entries = (Object.keys(ranges) as (keyof ChaosOptions)[]).flatMap(name => {
+function numbersOf(values: Partial<Record<NumericOption, string | undefined>>): Partial<ChaosOptions> {
+  const entries = (Object.keys(ranges) as NumericOption[]).flatMap(name => {
     const value = values[name];
     if (value === undefined) return [];
     const [low, high] = ranges[name];

@@ -9,6 +9,7 @@ import type { ChaosResult } from './chaos.ts';
 import { isClean } from './checker.ts';
 import { describeFinding } from './finding.ts';
 import { parseOptions } from './options.ts';
+import { describeTakeover, longestTakeover } from './takeover.ts';
 
 /** Findings printed of each kind: the first ones tell the most. */
 const mostPrinted = 20;
@@ -20,13 +21,15 @@ const say = (text: string) => process.stderr.write(`${((performance.now() - star
 say(`chaos with ${JSON.stringify(options)}`);
 const result = await runChaos(options, say);
 const { verdict } = result;
+const longest = longestTakeover(result.history);
 const { violations, lost, orderBreaks } = verdict;
 for (const [title, findings] of [['violations', violations], ['lost', lost], ['order breaks', orderBreaks]] as const) {
   if (findings.length === 0) continue;
   process.stdout.write(`\n${findings.length} ${title}\n`);
   for (const finding of findings.slice(0, mostPrinted)) process.stdout.write(`${describeFinding(finding)}\n`);
 }
-if (!isClean(verdict)) process.stdout.write(`\neverything is in ${keep(result)}\n`);
+if (longest) say(describeTakeover(longest));
+if (options.keep || !isClean(verdict)) process.stdout.write(`\neverything is in ${keep(result)}\n`);
 process.stdout.write(`${JSON.stringify({
   ...verdict,
   violations: violations.length,

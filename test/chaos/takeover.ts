@@ -1,5 +1,6 @@
 /** How long a thread with waiting signals was without a run after its owner was hit by a fault. */
 
+import { describeFault } from './history.ts';
 import type { Fault, History, Note } from './history.ts';
 
 interface RunSpan {
@@ -9,28 +10,48 @@ interface RunSpan {
   readonly attempt: number;
 }
 
-/**
- * From a fault of a pod in the middle of a run to the start of the run that repeats its signals: as long as the fault went
- * on, other faults included; only the time in which Redis itself was away is taken off, since then nobody could take over.
- */
-export function longestTakeoverMs({ notes, faults }: History): number {
-  const threads = [...Map.groupBy(notes, note => note.thread).values()].map(spansOf);
-  const outages = faults.filter(fault => fault.pod === undefined);
-  let longest = 0;
-  for (const fault of faults) {
-    if (fault.pod === undefined) continue;
-    for (const spans of threads) longest = Math.max(longest, takeoverMs(fault, spans, outages));
-  }
-  return longest;
+export interface Takeover {
+  readonly thread: string;
+  readonly fault: Fault;
+  readonly byPod: string;
+  readonly atMs: number;
+  /** From the fault on, without the time in which nobody could take over because Redis itself was away. */
+  readonly tookMs: number;
 }
 
-function takeoverMs(fault: Fault, spans: readonly RunSpan[], outages: readonly Fault[]): number {
+/**
+ * Every fault of a pod in the middle of a run, until the start of the run that repeats its signals. However long the fault
+ * went on, and whatever other faults came in between, belongs to it.
+ */
+export function takeovers({ notes, faults }: History): Takeover[] {
+  const threads = [...Map.groupBy(notes, note => note.thread)].map(([thread, rows]) => [thread, spansOf(rows)] as const);
+  const outages = faults.filter(fault => fault.pod === undefined);
+  const ofPods = faults.filter(fault => fault.pod !== undefined);
+  return ofPods.flatMap(fault =>
+    threads.flatMap(([thread, spans]) => {
+      const next = successorAfter(fault, spans);
+      if (!next) return [];
+      const away = outages.reduce((sum, { fromMs, toMs }) => sum + overlapMs(fromMs, toMs, fault.fromMs, next.startedAtMs), 0);
+      return [{ thread, fault, byPod: next.pod, atMs: next.startedAtMs, tookMs: next.startedAtMs - fault.fromMs - away }];
+    }),
+  );
+}
+
+export function longestTakeover(history: History): Takeover | undefined {
+  return takeovers(history).reduce<Takeover | undefined>((most, one) => (most && most.tookMs >= one.tookMs ? most : one), undefined);
+}
+
+export function describeTakeover({ thread, fault, byPod, atMs, tookMs }: Takeover): string {
+  return `longest takeover: ${Math.round(tookMs)} ms, ${thread} by ${byPod} at ${new Date(atMs).toISOString().slice(11, 23)} after ${describeFault(fault)}`;
+}
+
+/** The run that came after the one that this fault hit, if it repeats what that one left. */
+function successorAfter(fault: Fault, spans: readonly RunSpan[]): RunSpan | undefined {
   const at = spans.findLastIndex(span => span.startedAtMs <= fault.fromMs);
   const hit = spans[at];
   const next = spans[at + 1];
-  if (!hit || !next || hit.pod !== fault.pod || hit.endedAtMs <= fault.fromMs || next.attempt === 1) return 0;
-  const away = outages.reduce((sum, { fromMs, toMs }) => sum + overlapMs(fromMs, toMs, fault.fromMs, next.startedAtMs), 0);
-  return next.startedAtMs - fault.fromMs - away;
+  const wasHit = hit?.pod === fault.pod && hit !== undefined && hit.endedAtMs > fault.fromMs;
+  return wasHit && next && next.attempt > 1 ? next : undefined;
 }
 
 function overlapMs(from: number, to: number, low: number, high: number): number {

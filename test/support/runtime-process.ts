@@ -17,7 +17,9 @@ export interface RuntimeProcess {
   logs(): string[];
   stderr(): string;
   kill(signal: NodeJS.Signals): void;
-  /** The exit code, or the signal that ended it. */
+  /** The exit code, or the signal that ended it; `undefined` while it runs. */
+  readonly exitCode: number | NodeJS.Signals | undefined;
+  /** Waits until it has gone. Answers its exit code, or the signal that ended it. */
   exited(): Promise<number | NodeJS.Signals>;
   /** SIGKILL if it is still there. For the end of a test. */
   destroy(): Promise<void>;
@@ -71,6 +73,9 @@ function handleOf(
     pid: child.pid ?? -1,
     url: `http://127.0.0.1:${port}`,
     metricsUrl: `http://127.0.0.1:${metricsPort}`,
+    get exitCode() {
+      return child.exitCode ?? child.signalCode ?? undefined;
+    },
     logs: () => output.out.split('\n').filter(line => line !== ''),
     stderr: () => output.err,
     kill: signal => void child.kill(signal),
