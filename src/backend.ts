@@ -1,6 +1,7 @@
 /** What an instance keeps its threads in: Redis where an address is set, else this process. */
 
 import type { LeaseProvider } from './contracts/lease-provider.ts';
+import type { MailboxOperations } from './contracts/mailbox-operations.ts';
 import type { ThreadMailbox } from './contracts/thread-mailbox.ts';
 import type { Logger } from './core/logger.ts';
 import { EventEmitterPubSub } from './memory/event-emitter-pubsub.ts';
@@ -13,6 +14,7 @@ export interface Backend {
   readonly kind: 'redis' | 'embedded';
   readonly leases: LeaseProvider;
   readonly mailbox: ThreadMailbox;
+  readonly operations: MailboxOperations;
   /** Whether a step tried now has a chance. */
   readonly reachable: boolean;
   /** Resolves when it can be used; tries for as long as that takes. */
@@ -30,6 +32,7 @@ function redisBackend(settings: ProcessSettings, source: NonNullable<ProcessSett
     kind: 'redis',
     leases: redis.leases,
     mailbox: redis.mailbox,
+    operations: redis.operations,
     get reachable() {
       return redis.reachable;
     },
@@ -46,6 +49,7 @@ function embeddedBackend(settings: ProcessSettings, instanceId: string, logger: 
     kind: 'embedded',
     leases,
     mailbox,
+    operations: mailbox.operations,
     reachable: true,
     connect: () => Promise.resolve(),
     async close() {

@@ -84,7 +84,8 @@ export class Runtime {
     const intervalMs = () => current().sweepIntervalMs;
     this.#sweeper = new Sweeper({ mailbox, owned: this.#owned, intervalMs, clock, observer, logger });
     this.#router = new SignalRouter({
-      mailbox, owned: this.#owned, sweeper: this.#sweeper, agents: this.#agents, clock, observer, logger,
+      mailbox, owned: this.#owned, sweeper: this.#sweeper, operations: this.#backend.operations, agents: this.#agents,
+      clock, observer, logger,
     });
   }
 
@@ -103,6 +104,7 @@ export class Runtime {
     const app = createApp({
       service: this.#router,
       agents: this.#agents,
+      operations: this.#backend.operations,
       operator: this.#operatorView(),
       health: this.#healthView(),
       tokens: settings.authTokens,

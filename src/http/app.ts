@@ -3,6 +3,7 @@
  *
  * - routes/agents.ts    `/api`, what `@mastra/client-js` speaks
  * - routes/operator.ts  `/v1`, for operators
+ * - routes/mailbox.ts   `/v1`, signals that wait and signals that were given up
  * - routes/health.ts    probes
  * - openapi.ts          the document of all of these
  * - errors.ts           which status a failure has, and its one shape
@@ -13,6 +14,7 @@
 import express from 'express';
 import type { Express } from 'express';
 
+import type { MailboxOperations } from '../contracts/mailbox-operations.ts';
 import { invalidOption } from '../core/errors.ts';
 import type { Logger } from '../core/logger.ts';
 import type { ThreadService } from '../threads/thread-service.ts';
@@ -23,6 +25,7 @@ import { mount } from './route.ts';
 import { agentRoutes } from './routes/agents.ts';
 import { documentRoute } from './routes/document.ts';
 import { healthRoutes } from './routes/health.ts';
+import { mailboxRoutes } from './routes/mailbox.ts';
 import { operatorRoutes } from './routes/operator.ts';
 import type { HttpApp } from './server.ts';
 import { OpenStreams } from './sse.ts';
@@ -31,6 +34,7 @@ import { traceRequests } from './tracing.ts';
 export interface AppOptions {
   readonly service: ThreadService;
   readonly agents: AgentDirectory;
+  readonly operations: MailboxOperations;
   readonly operator: OperatorView;
   readonly health: HealthView;
   /** Each is enough for `/api` and `/v1`. None: both are open. */
@@ -43,7 +47,7 @@ export interface AppOptions {
 
 /** Throws `SIG_OPTION_INVALID`. */
 export function createApp(options: AppOptions): HttpApp {
-  const { service, agents, operator, health, tokens = [], limits, logger, heartbeatMs = 25_000 } = options;
+  const { service, agents, operations, operator, health, tokens = [], limits, logger, heartbeatMs = 25_000 } = options;
   checkWhole('limits.bodyBytes', limits.bodyBytes);
   checkWhole('heartbeatMs', heartbeatMs);
   if (tokens.some(token => !/^\S+$/.test(token))) throw invalidOption('tokens', '***', 'a list of texts without spaces');
@@ -53,7 +57,11 @@ export function createApp(options: AppOptions): HttpApp {
   // Probes come first: neither tokens nor traces are for them.
   mount(app, healthRoutes(health));
   app.use(['/api', '/v1'], traceRequests(), requireToken(tokens), express.json({ limit: limits.bodyBytes }));
-  const routes = [...agentRoutes({ service, agents, streams }), ...operatorRoutes({ service, operator })];
+  const routes = [
+    ...agentRoutes({ service, agents, streams }),
+    ...operatorRoutes({ service, operator }),
+    ...mailboxRoutes(operations),
+  ];
   mount(app, [...routes, documentRoute([...routes, ...healthRoutes(health)])]);
   app.use(unknownRoute);
   app.use(errorHandler(logger));

@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto';
 
 import type { AgentLookup } from '../contracts/agent.ts';
+import type { MailboxOperations } from '../contracts/mailbox-operations.ts';
 import type { RunObserver } from '../contracts/observer.ts';
 import type { Signal } from '../contracts/signal.ts';
 import { parseOwner } from '../contracts/thread.ts';
@@ -24,6 +25,7 @@ export interface SignalRouterOptions {
   mailbox: ThreadMailbox;
   owned: OwnedThreads;
   sweeper: Sweeper;
+  operations: MailboxOperations;
   agents: AgentLookup;
   clock: Clock;
   observer: RunObserver;
@@ -52,7 +54,7 @@ export class SignalRouter implements ThreadService, MailboxListener {
   async #send({ agentId, target, turn, runOptions, ...request }: SendRequest): Promise<SendOutcome> {
     const { mailbox, owned, agents, observer } = this.#options;
     agents.get(agentId);
-    const thread = this.#threadOf(target);
+    const thread = await this.#threadOf(target);
     const signal = this.#completed(request.signal);
     const claim = owned.claim(thread);
     const trace = observer.carrier();
@@ -75,10 +77,12 @@ export class SignalRouter implements ThreadService, MailboxListener {
     else if (owned.isOurs(delivery.owner)) owned.get(thread)?.notice();
   }
 
-  #threadOf(target: SendRequest['target']): ThreadRef {
-    const thread = target.thread ?? (target.runId === undefined ? undefined : this.#options.owned.byRun(target.runId)?.thread);
+  /** A run may be on at any instance: what is not known here, the store knows. */
+  async #threadOf({ thread, runId }: SendRequest['target']): Promise<ThreadRef> {
     if (thread) return thread;
-    throw new SignalsError('SIG_RUN_UNKNOWN', `run ${target.runId ?? '(none given)'} is not on here; name its thread as well`);
+    const found = runId === undefined ? undefined : (this.#options.owned.byRun(runId)?.thread ?? (await this.#options.operations.findRun(runId)));
+    if (found) return found;
+    throw new SignalsError('SIG_RUN_UNKNOWN', `run ${runId ?? '(none given)'} is not on`);
   }
 
   #completed(signal: NewSignal): Signal {

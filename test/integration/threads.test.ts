@@ -72,7 +72,8 @@ async function startInstance(id: string, agent: Agent): Promise<Instance> {
   const context = { instanceId: id, mailbox, keeper, agents, settings, clock, observer, logger };
   const owned = new OwnedThreads(context, 100);
   const sweeper = new Sweeper({ mailbox, owned, intervalMs: () => 100, clock, observer, logger });
-  const router = new SignalRouter({ mailbox, owned, sweeper, agents, clock, observer, logger });
+  const { operations } = backend;
+  const router = new SignalRouter({ mailbox, owned, sweeper, operations, agents, clock, observer, logger });
   await mailbox.listen(id, router);
   sweeper.start();
   const die = async () => {

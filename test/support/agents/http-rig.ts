@@ -7,6 +7,9 @@ import { createApp } from '../../../src/http/app.ts';
 import type { HealthView, OperatorView } from '../../../src/http/ports.ts';
 import { listen } from '../../../src/http/server.ts';
 import type { LogFields, Logger } from '../../../src/core/logger.ts';
+import { EventEmitterPubSub } from '../../../src/memory/event-emitter-pubsub.ts';
+import { MemoryLeaseProvider } from '../../../src/memory/memory-leases.ts';
+import { PubSubMailbox } from '../../../src/threads/pubsub-mailbox.ts';
 import { StandInThreadService } from './stand-in-thread-service.ts';
 
 export class MemoryLogger implements Logger {
@@ -15,6 +18,16 @@ export class MemoryLogger implements Logger {
   info = (message: string, fields: LogFields = {}) => void this.lines.push({ level: 'info', message, fields });
   warn = (message: string, fields: LogFields = {}) => void this.lines.push({ level: 'warn', message, fields });
   error = (message: string, fields: LogFields = {}) => void this.lines.push({ level: 'error', message, fields });
+}
+
+/** The real ones of an embedded mailbox that holds nothing. */
+function embeddedOperations() {
+  const limits = {
+    maxEntries: 10, maxBytes: 10_000, signalMaxBytes: 1000, dedupeWindowMs: 1000, outputMaxChunks: 10, outputRetentionMs: 1000,
+    maxDeliveryAttempts: 1,
+  };
+  const mailbox = new PubSubMailbox({ pubsub: new EventEmitterPubSub(), leases: new MemoryLeaseProvider(), instanceId: 'a', limits });
+  return mailbox.operations;
 }
 
 export async function startHttp(options: Partial<AppOptions> = {}) {
@@ -40,6 +53,7 @@ export async function startHttp(options: Partial<AppOptions> = {}) {
   const app = createApp({
     service,
     agents: new AgentRegistry([echoAgent]),
+    operations: embeddedOperations(),
     operator,
     health,
     limits: { bodyBytes: 100_000 },
