@@ -7,7 +7,7 @@
 
 import { Cluster } from 'ioredis';
 
-import { invalidOption } from '../core/errors.ts';
+import { invalidOption, SignalsError } from '../core/errors.ts';
 import type { RedisClient } from './connection.ts';
 import { hashTag } from './keys.ts';
 import { isMissingScript, runScript } from './script-runner.ts';
@@ -34,6 +34,8 @@ interface Waiting {
 
 /** Scripts that share a `WAIT`: enough to make its round trip cheap, few enough not to keep the server from others. */
 const maxGroup = 256;
+/** Callers that may wait for their group. With a replica that answers nothing each group takes the whole timeout. */
+const maxWaiting = 4096;
 
 export class ReplicatedScripts {
   readonly #client: RedisClient;
@@ -57,7 +59,9 @@ export class ReplicatedScripts {
   #gather(waiting: Waiting): void {
     const slot = this.#client instanceof Cluster ? hashTag(waiting.call.keys[0] ?? '') : '';
     const gathering = this.#waiting.get(slot);
-    if (gathering) {
+    if (gathering && gathering.length >= maxWaiting) {
+      waiting.reject(new SignalsError('SIG_STORE_UNAVAILABLE', 'too many are waiting for replicas to confirm'));
+    } else if (gathering) {
       gathering.push(waiting);
     } else {
       this.#waiting.set(slot, [waiting]);

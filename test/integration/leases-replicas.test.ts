@@ -98,6 +98,16 @@ describe('with replicaAcks', () => {
     expect(waits).toBeLessThanOrEqual(count / 100);
   });
 
+  it('those that are too many to wait for a replica that is away are told so at once', async () => {
+    link.blackHole();
+    const provider = confirming(300);
+    const asked = Array.from({ length: 5000 }, (_, at) => provider.acquireLease(`k${at}`, 'a', ttlMs));
+    await expect(asked.at(-1)).rejects.toMatchObject({ code: 'SIG_STORE_UNAVAILABLE', retryable: true });
+    client.disconnect(); // the others are not waited for
+    const answers = await Promise.allSettled(asked);
+    expect(answers.filter(answer => answer.status === 'fulfilled' && answer.value.acquired)).toEqual([]);
+  });
+
   it('works on when the server has forgotten its scripts', async () => {
     const provider = confirming();
     await provider.acquireLease('k', 'a', ttlMs);
