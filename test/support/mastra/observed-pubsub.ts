@@ -1,15 +1,17 @@
 /** Our Redis backend, which also says when the peer has handled an event. Nothing of what it does is changed. */
 
-import type { Event, EventCallback, SubscribeOptions } from '../../../src/contracts/pubsub.ts';
-import { RedisStreamsPubSub } from '../../../src/redis/streams-pubsub.ts';
-import type { RedisStreamsPubSubOptions } from '../../../src/redis/streams-pubsub.ts';
+import type { Event, EventCallback, SubscribeOptions } from '@mastra/core/events';
+
+import { RedisStreamsPubSub } from '../../../src/mastra.ts';
+import type { RedisStreamsPubSubOptions } from '../../../src/mastra.ts';
 
 export class ObservedPubSub extends RedisStreamsPubSub {
-  readonly #onHandled: (topic: string, event: Event) => void;
+  readonly #onHandled: (event: Event) => void;
   readonly #observed = new WeakMap<EventCallback, EventCallback>();
+  /** Leases handed from one run to the next. */
   transfers = 0;
 
-  constructor(options: RedisStreamsPubSubOptions, onHandled: (topic: string, event: Event) => void) {
+  constructor(options: RedisStreamsPubSubOptions, onHandled: (event: Event) => void) {
     super(options);
     this.#onHandled = onHandled;
   }
@@ -17,9 +19,9 @@ export class ObservedPubSub extends RedisStreamsPubSub {
   override async subscribe(topic: string, callback: EventCallback, options?: SubscribeOptions): Promise<void> {
     let observed = this.#observed.get(callback);
     if (!observed) {
-      observed = async (event, ack, nack, extend) => {
-        await callback(event, ack, nack, extend);
-        this.#onHandled(topic, event);
+      observed = async (event, ack, nack) => {
+        await callback(event, ack, nack);
+        this.#onHandled(event);
       };
       this.#observed.set(callback, observed);
     }

@@ -5,7 +5,6 @@
 
 import { Agent } from '@mastra/core/agent';
 import type { SendAgentSignalAccepted } from '@mastra/core/agent';
-import type { PubSub } from '@mastra/core/events';
 import { Mastra } from '@mastra/core/mastra';
 import { MastraLanguageModelV2Mock, simulateReadableStream } from '@mastra/core/test-utils/llm-mock';
 import { Redis } from 'ioredis';
@@ -25,7 +24,7 @@ const known = new Set<string>();
 /** By thread, the signals that must be known before a model call ends, so that none can come too late for its run. */
 const awaited = new Map<string, readonly string[]>();
 
-const pubsub = new ObservedPubSub({ url: config.url, keyPrefix: config.keyPrefix }, (_topic, event) => {
+const pubsub = new ObservedPubSub({ url: config.url, keyPrefix: config.keyPrefix }, event => {
   const data = event.data as { type?: string; signal?: { contents?: unknown } } | undefined;
   if (data?.type === 'signal-enqueued' && typeof data.signal?.contents === 'string') known.add(data.signal.contents);
 });
@@ -59,7 +58,7 @@ const model = new MastraLanguageModelV2Mock({
 });
 
 const agent = new Agent({ id: 'peer', name: 'Peer', instructions: 'answer', model, maxRetries: 0 });
-const mastra = new Mastra({ agents: { peer: agent }, pubsub: pubsub as unknown as PubSub, logger: false });
+const mastra = new Mastra({ agents: { peer: agent }, pubsub, logger: false });
 const peer = mastra.getAgent('peer');
 
 /**
