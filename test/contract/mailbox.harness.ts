@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 
 import type { Chunk } from '../../src/contracts/agent.ts';
 import type { LeaseProvider } from '../../src/contracts/lease-provider.ts';
+import type { MailboxOperations } from '../../src/contracts/mailbox-operations.ts';
 import { ownerOf, threadLeaseKey, threadName } from '../../src/contracts/thread.ts';
 import type { ThreadRef } from '../../src/contracts/thread.ts';
 import type {
@@ -20,7 +21,11 @@ import type {
 import { until } from '../support/until.ts';
 
 export interface Backend {
-  readonly instances: readonly { readonly id: string; readonly mailbox: ThreadMailbox }[];
+  readonly instances: readonly {
+    readonly id: string;
+    readonly mailbox: ThreadMailbox;
+    readonly operations: MailboxOperations;
+  }[];
   /** Those that the mailboxes use. */
   readonly leases: LeaseProvider;
   close(): Promise<void>;
@@ -46,14 +51,16 @@ export const shortMs = 300;
 export class Instance {
   readonly id: string;
   readonly mailbox: ThreadMailbox;
+  readonly operations: MailboxOperations;
   readonly heard: { arrivals: string[]; aborts: string[]; orphans: string[]; resyncs: number } = {
     arrivals: [], aborts: [], orphans: [], resyncs: 0,
   };
   stopListening: () => Promise<void> = () => Promise.resolve();
 
-  constructor(id: string, mailbox: ThreadMailbox) {
+  constructor({ id, mailbox, operations }: Backend['instances'][number]) {
     this.id = id;
     this.mailbox = mailbox;
+    this.operations = operations;
   }
 
   async listen(): Promise<void> {

@@ -107,7 +107,7 @@ export function outputTests(stage: () => Stage): void {
     test('a listener hears that it should look when it starts, and nothing when it has stopped', async () => {
       const { a, b, thread } = stage();
       expect(a.heard.resyncs).toBeGreaterThan(0);
-      const deaf = new Instance(a.id, a.mailbox);
+      const deaf = new Instance(a);
       await deaf.listen();
       await deaf.stopListening();
       await a.wake(thread, 's1');

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, test } from 'vitest';
 import { Instance, limits, newStage } from './mailbox.harness.ts';
 import type { Backend, MakeBackend, Stage } from './mailbox.harness.ts';
 import { raceSignalsWithRuns } from './mailbox.race.ts';
+import { operationTests } from './mailbox.suite-operations.ts';
 import { outputTests } from './mailbox.suite-output.ts';
 import { runTests } from './mailbox.suite-runs.ts';
 import { signalTests } from './mailbox.suite-signals.ts';
@@ -17,7 +18,7 @@ export function describeMailbox(name: string, makeBackend: MakeBackend): void {
 
     beforeAll(async () => {
       backend = await makeBackend(['pod-a.1', 'pod-b.1'], limits);
-      instances = backend.instances.map(({ id, mailbox }) => new Instance(id, mailbox));
+      instances = backend.instances.map(instance => new Instance(instance));
       await Promise.all(instances.map(instance => instance.listen()));
     });
     afterAll(async () => {
@@ -31,6 +32,7 @@ export function describeMailbox(name: string, makeBackend: MakeBackend): void {
     signalTests(() => current);
     runTests(() => current);
     outputTests(() => current);
+    operationTests(() => current);
 
     test('S1 to S3: signals that race with runs are all run once, in order, and never left without an owner or a note', async () => {
       await raceSignalsWithRuns(instances);

@@ -20,7 +20,10 @@ function onPubSub(makePubSub: () => PubSub): MakeBackend {
   return async (instanceIds, limits) => {
     const pubsub = makePubSub();
     const leases = new MemoryLeaseProvider(systemClock);
-    const instances = instanceIds.map(id => ({ id, mailbox: new PubSubMailbox({ pubsub, leases, instanceId: id, limits }) }));
+    const instances = instanceIds.map(id => {
+      const mailbox = new PubSubMailbox({ pubsub, leases, instanceId: id, limits });
+      return { id, mailbox, operations: mailbox.operations };
+    });
     return {
       instances,
       leases,
@@ -50,7 +53,7 @@ describe('with a Redis', () => {
     const [first] = backends;
     if (!first) throw new Error('no instance');
     return {
-      instances: backends.map((backend, at) => ({ id: instanceIds[at] ?? '', mailbox: backend.mailbox })),
+      instances: backends.map(({ mailbox, operations }, at) => ({ id: instanceIds[at] ?? '', mailbox, operations })),
       leases: first.leases,
       close: async () => {
         await Promise.all(backends.map(backend => backend.close(1000)));

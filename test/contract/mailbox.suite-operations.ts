@@ -1,0 +1,65 @@
+/** What is done to signals from outside of any run. Part of the contract of the thread mailbox. */
+
+import { describe, expect, test } from 'vitest';
+
+import { newRunId, threadName } from '../../src/contracts/thread.ts';
+import type { ThreadRef } from '../../src/contracts/thread.ts';
+import type { Grant } from '../../src/contracts/thread-mailbox.ts';
+import { until } from '../support/until.ts';
+import { attempts, entryIds, limits, signalIds } from './mailbox.harness.ts';
+import type { Instance, Stage } from './mailbox.harness.ts';
+
+export function operationTests(stage: () => Stage): void {
+  describe('operating on signals', () => {
+    test('a run that is on is found from anywhere, and no other', async () => {
+      const { a, b, thread } = stage();
+      const runId = newRunId(thread);
+      const grant = await a.wake(thread, 's', { claim: a.claim(runId) });
+      for (const { operations } of [a, b]) expect(await operations.findRun(runId)).toEqual(thread);
+      await a.mailbox.settle({ thread, grant, consumed: entryIds(await a.take(thread, grant)) });
+      for (const { operations } of [a, b]) expect(await operations.findRun(runId)).toBeUndefined();
+    });
+
+    test('waiting signals are cancelled from anywhere, those named or all; what a run was given stays its own', async () => {
+      const { a, b, thread } = stage();
+      const grant = await a.wake(thread, 'given');
+      const { cursor } = await a.take(thread, grant);
+      for (const id of ['s1', 's2', 's3']) await b.send(thread, id);
+      expect(await b.operations.cancel(thread, ['given', 's2', 'unknown'])).toEqual(['s2']);
+      expect(signalIds(await a.take(thread, grant, { agentId: 'agent', cursor }))).toEqual(['s1', 's3']);
+      await b.send(thread, 's4', { turn: 'next' });
+      expect(await b.operations.cancel(thread, [])).toEqual([]);
+      expect(await b.operations.cancel(thread)).toEqual(['s4']);
+      expect((await b.mailbox.inspect(thread)).waiting).toBe(3);
+    });
+
+    test('S4: dead letters are listed from anywhere and replayed: they run again, counted from the start', async () => {
+      const { a, b, thread, isDue } = stage();
+      await kill(a, thread, 'poison');
+      for (const { operations } of [a, b]) {
+        const letters = await operations.deadLetters(thread, 10);
+        expect(letters).toMatchObject([{ attempts: limits.maxDeliveryAttempts, envelope: { agentId: 'agent', signal: { id: 'poison' } } }]);
+        expect(Number.isNaN(Date.parse(letters[0]?.at ?? ''))).toBe(false);
+        expect((await operations.threadsWithDeadLetters(1000)).map(threadName)).toContain(threadName(thread));
+      }
+      expect(await b.operations.replay(thread, ['0-1'])).toBe(0);
+      expect(await b.operations.replay(thread)).toBe(1);
+      await until('the peers heard of it', () => a.heard.orphans.includes(thread.threadId) && b.heard.orphans.includes(thread.threadId));
+      expect([await isDue(a), await isDue(b)]).toEqual([true, true]);
+      const grant = (await b.mailbox.claim(thread, b.claim())) as Grant;
+      const taken = await b.take(thread, grant);
+      expect(signalIds(taken)).toEqual(['poison']);
+      expect(attempts(taken)).toEqual([1]);
+      expect(await a.operations.deadLetters(thread, 10)).toEqual([]);
+      expect((await a.operations.threadsWithDeadLetters(1000)).map(threadName)).not.toContain(threadName(thread));
+    });
+  });
+}
+
+async function kill(instance: Instance, thread: ThreadRef, id: string): Promise<void> {
+  let grant: Grant | undefined = await instance.wake(thread, id);
+  for (let attempt = 0; attempt <= limits.maxDeliveryAttempts && grant; attempt++) {
+    await instance.take(thread, grant);
+    grant = (await instance.mailbox.settle({ thread, grant, consumed: [], next: instance.claim() })).grant;
+  }
+}
