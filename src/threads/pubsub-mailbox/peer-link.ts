@@ -83,13 +83,13 @@ export class PeerLink {
       this.#pending.get(id)?.reject(new SignalsError('SIG_OWNER_UNREACHABLE', why));
     });
     try {
-      await this.#send(topicOf(instanceId), { kind: 'request', from: this.#options.instanceId, id, what, body });
+      const sent = this.#send(topicOf(instanceId), { kind: 'request', from: this.#options.instanceId, id, what, body });
+      // A backend that is away may keep the sender waiting: the limit holds for that as well.
+      await Promise.race([sent, reply]);
       return await reply;
     } finally {
       limit.cancel();
       this.#pending.delete(id);
-      // Should sending have failed, the limit's rejection has nobody else to hear it.
-      reply.catch(() => {});
     }
   }
 

@@ -97,6 +97,16 @@ describe('the mailbox on PubSub', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test('a backend that keeps a sender waiting does not keep it longer than the limit', async () => {
+    const { clock, pubsub, leases, mailbox } = world();
+    await leases.acquireLease(key, 'b/1', 60_000);
+    const here = mailbox('a');
+    await here.listen('a', silent);
+    pubsub.publish = () => new Promise(() => {});
+    const result = await afterMs(clock, 2000, here.deliver(signal('s', 'a/1')));
+    expect(result).toMatchObject({ status: 'rejected', reason: { code: 'SIG_OWNER_UNREACHABLE' } });
+  });
+
   test('a peer that died without a word costs one wait, and the thread goes on', async () => {
     const { clock, pubsub, mailbox } = world();
     const [here, dead] = [mailbox('a'), mailbox('b')];
