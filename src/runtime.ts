@@ -19,13 +19,16 @@ import { createApp, createMetricsApp } from './http/app.ts';
 import type { HealthReport, HealthView, InstanceReport, OperatorView } from './http/ports.ts';
 import { listen } from './http/server.ts';
 import type { Listening } from './http/server.ts';
+import { startKubernetes } from './kubernetes/kubernetes.ts';
 import { LeaseKeeper } from './leases/lease-keeper.ts';
+import { Lifecycle, reloadSettings, reportingMailbox, reportingObserver, watchStore } from './lifecycle.ts';
 import type { ProcessSettings } from './settings/process-settings.ts';
 import type { SettingsStore } from './settings/settings-store.ts';
 import { settingsReport } from './http/settings-report.ts';
 import { Instrumentation } from './telemetry/instrumentation.ts';
 import { instrumentLeases } from './telemetry/instrumented-leases.ts';
 import { instrumentMailbox } from './telemetry/instrumented-mailbox.ts';
+import { observeDrain } from './telemetry/lifecycle.ts';
 import { TelemetryObserver } from './telemetry/observer.ts';
 import { startRuntimeMetrics } from './telemetry/runtime-metrics.ts';
 import type { Telemetry } from './telemetry/setup.ts';
@@ -46,7 +49,10 @@ export interface RuntimeOptions {
 export type RuntimeState = 'starting' | 'ready' | 'draining' | 'stopped';
 
 /** Limits of the last steps of a stop. Each is there so that nothing can hold up the exit. */
-const stopLimits = { agentsMs: 5000, requestsMs: 2000, telemetryMs: 3000, storeMs: 2000 };
+const stopLimits = { agentsMs: 5000, requestsMs: 2000, telemetryMs: 3000, storeMs: 2000, kubernetesMs: 1000 };
+
+/** How long a start waits for the ConfigMaps; after that it goes on with what the environment says. */
+const settingsReadMs = 5000;
 
 export class Runtime {
   readonly #options: RuntimeOptions;
@@ -57,6 +63,7 @@ export class Runtime {
   readonly #router: SignalRouter;
   readonly #agents: AgentRegistry;
   readonly #instrumentation: Instrumentation;
+  readonly #lifecycle = new Lifecycle();
   readonly #startedAt = new Date().toISOString();
   #state: RuntimeState = 'starting';
   #ports: Listening[] = [];
@@ -67,11 +74,11 @@ export class Runtime {
     const { instanceId, version, settings, leaseSettings, logger } = options;
     this.#options = options;
     this.#agents = new AgentRegistry(options.agents);
-    this.#instrumentation = new Instrumentation({ version });
-    const observer = new TelemetryObserver(this.#instrumentation);
+    this.#instrumentation = new Instrumentation({ version, ...options.telemetry.tracing });
+    const observer = reportingObserver(new TelemetryObserver(this.#instrumentation), this.#lifecycle);
     const clock = systemClock;
     this.#backend = createBackend(settings, instanceId, logger);
-    const mailbox = instrumentMailbox(this.#backend.mailbox, this.#instrumentation);
+    const mailbox = reportingMailbox(instrumentMailbox(this.#backend.mailbox, this.#instrumentation), this.#lifecycle);
     const provider = instrumentLeases(this.#backend.leases, this.#instrumentation);
     const current = () => leaseSettings.current().values;
     this.#keeper = new LeaseKeeper({ provider, settings: current, clock, observer, logger });
@@ -122,13 +129,31 @@ export class Runtime {
       logger,
     });
     this.#closers.push(() => runtimeMetrics.stop());
-    await this.#backend.connect();
+    await Promise.all([this.#followKubernetes(), this.#backend.connect()]);
     if (this.#state !== 'starting') return; // stopped while it waited for the store
     const stopListening = await this.#backend.mailbox.listen(instanceId, this.#router);
     this.#closers.push(stopListening);
+    this.#closers.push(watchStore(() => this.#backend.reachable, this.#lifecycle, systemClock));
     this.#sweeper.start();
     this.#state = 'ready';
     logger.info('ready', { agents: this.#agents.list().map(agent => agent.id) });
+    this.#lifecycle.happened({ type: 'started', backend: this.#backend.kind });
+  }
+
+  /** Before anything is run: the settings of the ConfigMaps are to be in effect from the first lease on. */
+  async #followKubernetes(): Promise<void> {
+    const { instanceId, settings, leaseSettings, logger } = this.#options;
+    const kubernetes = await startKubernetes({
+      features: settings.kubernetes,
+      instanceId,
+      feed: reloadSettings(leaseSettings, this.#instrumentation, this.#lifecycle),
+      count: (source, trouble) => logger.debug('settings source', { source, trouble }),
+      ownedThreads: () => this.#owned.size,
+      logger,
+    });
+    this.#lifecycle.add(kubernetes);
+    this.#closers.push(() => kubernetes.close(stopLimits.kubernetesMs));
+    await kubernetes.firstRead(settingsReadMs);
   }
 
   /** Gives up everything in order, within its limits. A second call waits for the first. Never rejects. */
@@ -142,12 +167,14 @@ export class Runtime {
     const { drainTimeoutMs } = leaseSettings.current().values;
     this.#state = 'draining';
     logger.info('draining', { owned: this.#owned.size, drainTimeoutMs });
+    this.#lifecycle.happened({ type: 'drain_started', ownedThreads: this.#owned.size, timeoutMs: drainTimeoutMs });
     // First nothing more is taken; those who still send here for a moment are served.
-    const drained = this.#owned.drain(drainTimeoutMs, stopLimits.agentsMs);
+    const drained = observeDrain(this.#instrumentation, () => this.#owned.drain(drainTimeoutMs, stopLimits.agentsMs));
     await this.#step('sweeps', () => this.#sweeper.stop());
     await sleep(systemClock, settings.drainDelayMs);
     const { stopped, abandoned } = await drained;
     logger.info('drained', { stopped, abandoned });
+    this.#lifecycle.happened({ type: 'drain_ended', stopped, abandoned });
     await this.#step('ports', () => Promise.all(this.#ports.map(port => port.close(stopLimits.requestsMs))));
     this.#keeper.close();
     await this.#step('closers', () => Promise.allSettled(this.#closers.reverse().map(close => close())));

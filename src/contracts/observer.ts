@@ -32,6 +32,8 @@ export interface LeaseObserver {
   held(key: string): void;
   /** Share of the TTL that was left when a renewal was confirmed, 0 to 1. */
   renewed(key: string, headroom: number): void;
+  /** Renewals began to get no answer, or get one again. Not once per lease. */
+  renewalsFailing?(failing: boolean): void;
   ended(key: string, end: HoldEnd, heldMs: number): void;
 }
 

@@ -156,7 +156,9 @@ export class LeaseKeeper {
       this.#logger.warn('leases could not be renewed; trying until they expire', { count, error: errorMessage(error) });
     }
     if (error === undefined && this.#failing) this.#logger.info('leases are being renewed again');
-    this.#failing = error !== undefined;
+    const failing = error !== undefined;
+    if (failing !== this.#failing) this.#observer.renewalsFailing?.(failing);
+    this.#failing = failing;
   }
 
   #nextFor(hold: Hold): number {

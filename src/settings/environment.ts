@@ -48,6 +48,11 @@ export class EnvironmentReader {
     return value;
   }
 
+  /** `true` or `false`, nothing that only looks like it. */
+  flag(variable: string, fallback: boolean): boolean {
+    return this.text(variable, fallback, booleanRule);
+  }
+
   text<T>(variable: string, fallback: T, rule: TextRule<T>): T {
     return this.optional(variable, rule) ?? fallback;
   }
@@ -65,6 +70,11 @@ export class EnvironmentReader {
     });
   }
 }
+
+export const booleanRule: TextRule<boolean> = {
+  parse: text => (text === 'true' || text === 'false' ? text === 'true' : undefined),
+  allowed: 'true or false',
+};
 
 /** Items between commas, each trimmed and parsed; `undefined` if there is none or one is wrong. */
 export function parseList<T>(text: string, parse: (item: string) => T | undefined): T[] | undefined {

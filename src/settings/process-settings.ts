@@ -8,6 +8,8 @@ import { hostname } from 'node:os';
 import type { MailboxLimits } from '../contracts/thread-mailbox.ts';
 import { EnvironmentReader, parseList } from './environment.ts';
 import type { TextRule } from './environment.ts';
+import { readKubernetes } from './kubernetes-settings.ts';
+import type { KubernetesSettings } from './kubernetes-settings.ts';
 import type { SettingValues } from './lease-settings.ts';
 import { maskAddress } from './problems.ts';
 import { readRedisAddress } from './redis-settings.ts';
@@ -44,6 +46,7 @@ export interface ProcessSettings {
   /** How long a draining instance goes on serving before it stops its listeners. */
   readonly drainDelayMs: number;
   readonly mailbox: MailboxLimits;
+  readonly kubernetes: KubernetesSettings;
 }
 
 const kib = 1024;
@@ -72,6 +75,7 @@ export function parseProcessSettings(values: SettingValues, machineName: string 
     maxRuns: env.number('MAX_RUNS', 1000, { min: 1, max: 1_000_000 }, 'runs'),
     drainDelayMs: env.number('DRAIN_DELAY_MS', 0, { min: 0, max: 300_000 }, 'milliseconds'),
     mailbox: readMailboxLimits(env),
+    kubernetes: readKubernetes(env),
   };
   if (settings.port !== 0 && settings.port === settings.metricsPort) {
     env.refuse('METRICS_PORT', String(settings.metricsPort), 'another port than PORT');

@@ -1,6 +1,6 @@
 /** Which Redis, from the environment. The result is plain data in the shape that the connector takes. */
 
-import { parseList } from './environment.ts';
+import { booleanRule, parseList } from './environment.ts';
 import type { EnvironmentReader, TextRule } from './environment.ts';
 import { maskAddress } from './problems.ts';
 
@@ -102,11 +102,6 @@ const wordRule: TextRule<string> = {
 };
 
 const secretRule: TextRule<string> = { parse: text => text, allowed: 'not empty', show: mask };
-
-const booleanRule: TextRule<boolean> = {
-  parse: text => (text === 'true' ? true : text === 'false' ? false : undefined),
-  allowed: 'true or false',
-};
 
 function mask(text: string): string {
   return text === '' ? '' : '***';

@@ -40,6 +40,7 @@ describe('process settings', () => {
         outputRetentionMs: 3_600_000,
         maxDeliveryAttempts: 5,
       },
+      kubernetes: { sources: {} },
     });
   });
 
@@ -115,7 +116,43 @@ describe('process settings', () => {
     expect(refusal({ REDIS_PASSWORD: 'p' })).toContain('REDIS_URL must be set when');
   });
 
+  test('Kubernetes is used for what is asked of it, and for nothing else', () => {
+    const pod = { POD_NAMESPACE: 'chat', POD_NAME: 'signals-0', POD_UID: 'b2f0-1' };
+    const kubernetes = (values: SettingValues) => parseProcessSettings({ ...pod, ...values }).kubernetes;
+    const here = { namespace: 'chat', podName: 'signals-0', podUid: 'b2f0-1' };
+    expect(kubernetes({})).toEqual({ sources: {} });
+    expect(kubernetes({ SETTINGS_CONFIGMAP: 'a', SETTINGS_TUNING_CONFIGMAP: 'a-tuning' })).toEqual({
+      sources: {
+        chart: { kind: 'config_map', namespace: 'chat', name: 'a' },
+        tuning: { kind: 'config_map', namespace: 'chat', name: 'a-tuning' },
+      },
+    });
+    expect(kubernetes({ SETTINGS_DIR: '/settings/chart', SETTINGS_TUNING_CONFIGMAP: 'a' }).sources).toEqual({
+      chart: { kind: 'directory', path: '/settings/chart' },
+      tuning: { kind: 'config_map', namespace: 'chat', name: 'a' },
+    });
+    expect(kubernetes({ POD_EVENTS: 'true', POD_DELETION_COST: 'false' })).toEqual({ sources: {}, events: here });
+    expect(kubernetes({ POD_DELETION_COST: 'true', POD_UID: undefined })).toEqual({
+      sources: {},
+      deletionCost: { namespace: 'chat', podName: 'signals-0' },
+    });
+  });
+
+  test('half of what Kubernetes needs to be told, or twice, is refused', () => {
+    expect(refusal({ SETTINGS_CONFIGMAP: 'a', SETTINGS_TUNING_CONFIGMAP: 'b' })).toMatch(/^POD_NAMESPACE must be [^\n]*$/);
+    expect(refusal({ POD_EVENTS: 'true', POD_NAMESPACE: 'chat' })).toMatch(/^POD_NAME must be [^\n]*$/);
+    const namespace = { POD_NAMESPACE: 'chat' };
+    expect(refusal({ ...namespace, SETTINGS_CONFIGMAP: 'a', SETTINGS_TUNING_CONFIGMAP: 'a' })).toContain('another ConfigMap');
+    expect(refusal({ ...namespace, SETTINGS_CONFIGMAP: 'a', SETTINGS_DIR: '/a' })).toContain('SETTINGS_DIR must be the only one');
+    expect(refusal({ ...namespace, SETTINGS_CONFIGMAP: 'A_b' })).toContain('SETTINGS_CONFIGMAP must be the name');
+    expect(refusal({ ...namespace, SETTINGS_CONFIGMAP: '' })).toContain('SETTINGS_CONFIGMAP must be the name');
+    expect(refusal({ POD_NAMESPACE: 'a.b', SETTINGS_CONFIGMAP: 'a' })).toContain('POD_NAMESPACE must be the name');
+  });
+
   test.each([
+    ['SETTINGS_TUNING_DIR', 'settings', 'the absolute path'],
+    ['POD_EVENTS', 'yes', 'true or false'],
+    ['POD_DELETION_COST', '1', 'true or false'],
     ['PORT', 'http', 'a whole number, 0 to 65535'],
     ['PORT', '65536', '0 to 65535'],
     ['METRICS_PORT', '', '0 to 65535'],
@@ -176,7 +213,8 @@ describe('process settings', () => {
 
   test('no text makes it throw anything but the proper error, with a line for each problem', () => {
     const variables = ['PORT', 'HOST', 'REDIS_URL', 'REDIS_SENTINELS', 'REDIS_CLUSTER_NODES', 'REDIS_TLS', 'INSTANCE_NAME',
-      'LOG_LEVEL', 'AGENT_MODULE', 'AGENT_URLS', 'AUTH_TOKENS', 'MAX_RUNS', 'REDIS_KEY_PREFIX', 'HOSTNAME'];
+      'LOG_LEVEL', 'AGENT_MODULE', 'AGENT_URLS', 'AUTH_TOKENS', 'MAX_RUNS', 'REDIS_KEY_PREFIX', 'HOSTNAME',
+      'SETTINGS_CONFIGMAP', 'SETTINGS_TUNING_CONFIGMAP', 'SETTINGS_DIR', 'POD_EVENTS', 'POD_NAMESPACE', 'POD_NAME', 'POD_UID'];
     const text = fc.oneof(fc.string({ unit: 'binary' }), fc.webUrl(), fc.nat().map(String), fc.constantFrom('redis://h', 'a=http://b', 'true', 'a:1'));
     const values = fc.dictionary(fc.constantFrom(...variables), text);
     fc.assert(
