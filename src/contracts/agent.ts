@@ -24,7 +24,10 @@ export interface AgentRun {
   /** The signals that woke this run, in order. */
   readonly signals: readonly Signal[];
   readonly arrivals: Arrivals;
-  /** Aborts on a lost lease, an abort request, or the deadline of a drain. Stop at once: another may be about to start. */
+  /**
+   * Aborts on a lost lease, an abort request, or the deadline of a drain. Stop at once: another may be about to start. Look at
+   * `aborted` of this very signal right before each effect: that reads the clock, while its event may come late after a stall.
+   */
   readonly abortSignal: AbortSignal;
   /** Send it along with every write to a system that can check it. Absent on backends that have none. */
   readonly fencingToken?: number;

@@ -12,6 +12,7 @@ import type { RunEnd } from '../core/outcomes.ts';
 import { AsyncQueue } from '../core/queue.ts';
 import { unlessAborted } from '../core/waits.ts';
 import type { HeldLease } from '../leases/lease-keeper.ts';
+import { agentSignal } from './agent-signal.ts';
 import type { RunOutput } from './run-output.ts';
 
 /** Chunks after which a reader expects no more of this run. */
@@ -83,6 +84,7 @@ export class Run {
     const { lease, output } = this.#options;
     const chunks = this.#start()[Symbol.asyncIterator]();
     try {
+      lease.assertHeld(); // the process may have stood still since its signals were taken (L1)
       await this.#pump(chunks);
       await this.#writeTerminal(this.#stopReason ? this.#abortChunk() : this.#chunk('finish', {}));
       await output.flush();
@@ -138,7 +140,7 @@ export class Run {
       thread,
       signals: entries.map(entry => entry.envelope.signal),
       arrivals: signalsOf(this.#arrivals),
-      abortSignal: AbortSignal.any([lease.signal, this.#stop.signal]),
+      abortSignal: agentSignal(lease, this.#stop.signal),
       attempt: Math.max(...entries.map(entry => entry.attempt)),
       ...(fencingToken === undefined ? {} : { fencingToken }),
       ...(runOptions === undefined ? {} : { options: runOptions }),

@@ -45,9 +45,9 @@ export class Pod {
 
   /** Throws, with what it said last, when its process has gone by itself. */
   assertRunning(): void {
-    const { exitCode, stderr, logs } = this.process;
-    if (exitCode === undefined) return;
-    throw new Error(`${this.name} exited with ${exitCode}: ${stderr()}${logs().slice(-20).join('\n')}`);
+    const { process } = this;
+    if (process.exitCode === undefined) return;
+    throw new Error(`${this.name} exited with ${process.exitCode}: ${process.stderr()}${process.logs().slice(-20).join('\n')}`);
   }
 
   /** Log lines of all its lives. */
