@@ -102,7 +102,8 @@ class InstrumentedMailbox implements ThreadMailbox {
     const at = this.#shown.begin(this.#shown.settleContext(request.grant));
     const links = trace.getSpanContext(at.within) ? [] : this.#on.leases.linksTo(request.grant.key, request.grant.owner);
     try {
-      const settlement = await this.#fenced(() => this.#inner.settle(request));
+      const settle = () => this.#inner.settle(request);
+      const settlement = await (this.#shown.isOffered(request) ? settle() : this.#fenced(settle));
       this.#shown.settled(request, settlement, { ...at, links });
       return settlement;
     } catch (error) {

@@ -22,6 +22,8 @@ import { keys, spanKeys } from './names.ts';
 export class MailboxRecorder {
   readonly #on: Instrumentation;
   readonly #recorder: LeaseRecorder;
+  /** Leases that a drain offers to peers: how the offer ended is known when it is ended. */
+  readonly #offers = new WeakSet<Grant>();
 
   constructor(instrumentation: Instrumentation) {
     this.#on = instrumentation;
@@ -90,13 +92,18 @@ export class MailboxRecorder {
   }
 
   settled(request: SettleRequest, settlement: Settlement, at: Moment & { links: Link[] }): void {
+    if (settlement.offered) {
+      this.#offers.add(request.grant);
+      return;
+    }
     const { grant } = settlement;
     const { links } = at;
-    if (this.#on.drain) {
-      this.#on.instruments.drainLeases.add(1, { [keys.outcome]: grant ? 'transferred' : 'released' });
-    }
+    this.#drained(grant ? 'transferred' : 'released');
     const attributes = () => ({ ...this.#settleAttributes(request), [spanKeys.waiting]: settlement.waiting });
     if (!grant) {
+      if (this.isOffered(request)) {
+        this.#recorder.record({ operation: 'transfer', outcome: 'no_candidate', at, attributes, links });
+      }
       this.#recorder.record({ operation: 'release', outcome: 'released', at, attributes, links });
       this.#on.leases.ended(request.grant.key);
       return;
@@ -117,17 +124,31 @@ export class MailboxRecorder {
     this.#remember(grant, span, at);
   }
 
+  /** The lease was offered to peers; if it is no longer ours, one of them has it. */
+  isOffered(request: SettleRequest): boolean {
+    return this.#offers.has(request.grant);
+  }
+
   settleFailed(request: SettleRequest, at: Moment & { links: Link[] }, error: unknown): void {
     const { links } = at;
     const attributes = () => this.#settleAttributes(request);
     const lost = isSignalsError(error, 'SIG_LEASE_LOST', 'SIG_LEASE_EXPIRED');
     if (lost) this.#on.leases.ended(request.grant.key);
+    if (lost && this.isOffered(request)) {
+      this.#drained('transferred');
+      this.#recorder.record({ operation: 'transfer', outcome: 'transferred', at, attributes, links });
+      return;
+    }
     if (request.next) {
       this.#recorder.record({ operation: 'transfer', outcome: lost ? 'not_owner' : 'error', at, attributes, links, error });
       return;
     }
     const outcome = isSignalsError(error, 'SIG_LEASE_EXPIRED') ? 'expired' : lost ? 'not_owner' : 'error';
     this.#recorder.record({ operation: 'release', outcome, at, attributes, links, error });
+  }
+
+  #drained(outcome: 'transferred' | 'released'): void {
+    if (this.#on.drain) this.#on.instruments.drainLeases.add(1, { [keys.outcome]: outcome });
   }
 
   #remember(grant: Grant, span: Span, at: Moment): void {

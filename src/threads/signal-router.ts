@@ -46,7 +46,8 @@ export class SignalRouter implements ThreadService, MailboxListener {
       observer.routed(outcome.duplicate ? 'duplicate' : outcome.action);
       return outcome;
     } catch (error) {
-      observer.routed(isSignalsError(error) && error.code !== 'SIG_INTERNAL' ? 'refused' : 'error');
+      // A store that is away has refused nothing.
+      observer.routed(isSignalsError(error) && !isSignalsError(error, 'SIG_INTERNAL', 'SIG_STORE_UNAVAILABLE') ? 'refused' : 'error');
       throw error;
     }
   }
