@@ -302,3 +302,26 @@ test('hints are heard outside the context of whoever began to listen', async () 
   await context.with(trace.setSpan(ROOT_CONTEXT, request1()), () => mailbox.listen('pod-a', listener));
   expect(heardIn).toBeUndefined();
 });
+
+test.each([
+  ['a peer took it', true, [{ operation: 'transfer', outcome: 'transferred' }], 'transferred'],
+  ['nobody took it', false, [{ operation: 'transfer', outcome: 'no_candidate' }, { operation: 'release', outcome: 'released' }], 'released'],
+] as const)('an offered lease is shown as what became of it: %s', async (_what, taken, expected, drained) => {
+  const lost = new SignalsError('SIG_LEASE_LOST', 'a peer has it');
+  const mailbox = instrumented({
+    settle: ({ offerMs }) =>
+      offerMs ? Promise.resolve({ waiting: 1, offered: true }) : taken ? Promise.reject(lost) : Promise.resolve({ waiting: 1 }),
+  });
+  await observeDrain(harness.instrumentation, async () => {
+    const offered = settleRequest();
+    await mailbox.settle({ ...offered, offerMs: 1000 });
+    expect(await operations()).toEqual([]); // nothing has become of it yet
+    await mailbox.settle({ thread, grant: offered.grant, consumed: [] }).catch(() => {});
+    return { abandoned: 0 };
+  });
+  expect(await operations()).toEqual(expected);
+  const leases = await harness.points('signals.drain.leases');
+  expect(leases.find(point => point.attributes['outcome'] === drained)).toMatchObject({ value: 1 });
+  const rejections = await harness.points('signals.lease.fence.rejections');
+  expect(rejections.every(point => point.value === 0)).toBe(true);
+});
