@@ -22,7 +22,7 @@ local taken, dead = {}, 0
 
 -- Gives one entry, or removes it when it had its deliveries. Answers whether it was removed.
 local function give(entry)
-  local attempt = redis.call('HINCRBY', KEYS[4], 'try:' .. entry.id, 1)
+  local attempt = count_delivery(KEYS[4], entry.id, ARGV[3])
   if attempt <= tonumber(ARGV[4]) then
     taken[#taken + 1] = {entry.id, entry.signal, entry.branch, entry.wakes, attempt}
     return false

@@ -16,5 +16,15 @@ local function remove_entry(inbox, state, entry)
   redis.call('XDEL', inbox, entry.id)
   redis.call('HINCRBY', state, 'bytes', -#entry.signal)
   if entry.wakes == '1' then redis.call('HINCRBY', state, 'wake', -1) end
-  redis.call('HDEL', state, 'try:' .. entry.id)
+  redis.call('HDEL', state, 'try:' .. entry.id, 'by:' .. entry.id)
+end
+
+-- Counts that the grant with this token is given the entry; answers how often it was given. A grant that asks again, since
+-- the reply was lost, is given it once: else a bad network would make dead letters of good signals.
+local function count_delivery(state, id, token)
+  if token ~= '' and redis.call('HGET', state, 'by:' .. id) == token then
+    return tonumber(redis.call('HGET', state, 'try:' .. id))
+  end
+  redis.call('HSET', state, 'by:' .. id, token)
+  return redis.call('HINCRBY', state, 'try:' .. id, 1)
 end
