@@ -29,6 +29,7 @@ for (const [title, findings] of [['violations', violations], ['lost', lost], ['o
   for (const finding of findings.slice(0, mostPrinted)) process.stdout.write(`${describeFinding(finding)}\n`);
 }
 if (longest) say(describeTakeover(longest));
+say(deadLettersOf(result));
 if (options.keep || !isClean(verdict)) process.stdout.write(`\neverything is in ${keep(result)}\n`);
 process.stdout.write(`${JSON.stringify({
   ...verdict,
@@ -38,6 +39,13 @@ process.stdout.write(`${JSON.stringify({
   seed: options.seed,
 })}\n`);
 process.exitCode = isClean(verdict) ? 0 : 1;
+
+/** Given to too many runs that died: allowed, and worth knowing when none of them got to do anything. */
+function deadLettersOf({ history: { notes, deadLettered } }: ChaosResult): string {
+  const ran = new Set(notes.map(note => note.signalId));
+  const unseen = [...deadLettered].filter(id => !ran.has(id));
+  return `${deadLettered.size} dead letters, ${unseen.length} of them of signals that never ran ${unseen.slice(0, 5).join(' ')}`.trimEnd();
+}
 
 /** Writes down what a finding needs to be understood. */
 function keep({ history, logs, verdict }: ChaosResult): string {
