@@ -65,6 +65,7 @@ export class EventRecorder implements LifecycleListener {
   readonly #bucket: TokenBucket;
   readonly #series = new Map<string, Series>();
   readonly #waiting = new Set<Series>();
+  readonly #stopping = new AbortController();
   #sending: Promise<void> | undefined;
   #off = false;
   #failing = false;
@@ -158,7 +159,7 @@ export class EventRecorder implements LifecycleListener {
   async #createOrCount(series: Series, count: number): Promise<void> {
     if (series.name !== undefined && (await this.#count(series, series.name, count))) return;
     const event = this.#eventOf(series, count);
-    await this.#options.api.json({ method: 'POST', path: this.#path(), body: event });
+    await this.#options.api.json({ method: 'POST', path: this.#path(), body: event }, this.#stopping.signal);
     series.name = event.metadata.name;
   }
 
@@ -166,7 +167,7 @@ export class EventRecorder implements LifecycleListener {
   async #count(series: Series, name: string, count: number): Promise<boolean> {
     const body = { series: seriesOf(series, count) };
     try {
-      await this.#options.api.json({ method: 'PATCH', path: `${this.#path()}/${name}`, body });
+      await this.#options.api.json({ method: 'PATCH', path: `${this.#path()}/${name}`, body }, this.#stopping.signal);
       return true;
     } catch (error) {
       if (error instanceof ApiError && error.status === 404) return false;
@@ -177,6 +178,7 @@ export class EventRecorder implements LifecycleListener {
   #failed({ text }: Series, error: unknown): void {
     const { logger } = this.#options;
     this.#dropped++;
+    if (this.#off) return;
     if (error instanceof ApiError && error.status === 403) {
       logger.warn('Events are off: this pod may not send them', {
         error: errorMessage(error), needed: 'create and patch on events in events.k8s.io',
@@ -190,6 +192,7 @@ export class EventRecorder implements LifecycleListener {
 
   #stop(): void {
     this.#off = true;
+    this.#stopping.abort();
     this.#waiting.clear();
     for (const series of this.#series.values()) series.timer?.cancel();
     this.#series.clear();
