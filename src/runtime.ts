@@ -31,6 +31,7 @@ import { instrumentMailbox } from './telemetry/instrumented-mailbox.ts';
 import { observeDrain } from './telemetry/lifecycle.ts';
 import { TelemetryObserver } from './telemetry/observer.ts';
 import { startRuntimeMetrics } from './telemetry/runtime-metrics.ts';
+import type { Backlog } from './telemetry/runtime-metrics.ts';
 import type { Telemetry } from './telemetry/setup.ts';
 import { OwnedThreads } from './threads/owned-threads.ts';
 import { SignalRouter } from './threads/signal-router.ts';
@@ -126,6 +127,7 @@ export class Runtime {
     const runtimeMetrics = startRuntimeMetrics({
       instrumentation: this.#instrumentation,
       settings: () => leaseSettings.current().values,
+      backlog: () => this.#backlog(),
       logger,
     });
     this.#closers.push(() => runtimeMetrics.stop());
@@ -191,6 +193,11 @@ export class Runtime {
     } catch (error) {
       this.#options.logger.error('a step of the stop failed', { step: name, error: errorMessage(error) });
     }
+  }
+
+  async #backlog(): Promise<Backlog> {
+    const { threads, oldestMs } = await this.#backend.operations.unattended();
+    return { waiting: threads, ...(oldestMs === undefined ? {} : { oldestAgeMs: oldestMs }) };
   }
 
   #healthView(): HealthView {

@@ -13,7 +13,15 @@ export interface DeadLetter {
   readonly at: string;
 }
 
+/** Threads whose signals wait and that nobody runs: more than a few, or for long, means that runs are short of room. */
+export interface Unattended {
+  readonly threads: number;
+  /** How long the first of them has been without an owner, ms; absent when there is none. */
+  readonly oldestMs?: number;
+}
+
 export interface MailboxOperations {
+  unattended(): Promise<Unattended>;
   /** The thread of a run that is on, on whichever instance. */
   findRun(runId: string): Promise<ThreadRef | undefined>;
   /** Discards waiting signals: those with these ids, or all. What a run was given stays its own. Answers which ids went. */

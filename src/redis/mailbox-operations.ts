@@ -1,6 +1,6 @@
 /** Cancelling, dead letters and the search for a run, on Redis. */
 
-import type { DeadLetter, MailboxOperations } from '../contracts/mailbox-operations.ts';
+import type { DeadLetter, MailboxOperations, Unattended } from '../contracts/mailbox-operations.ts';
 import { parseThreadName, partitionCount, partitionOf, partitionOfRun, threadName } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import { systemClock } from '../core/clock.ts';
@@ -14,6 +14,8 @@ import { repeatable } from './repeatable.ts';
 import { loadScript, runScript } from './script-runner.ts';
 import type { ScriptCall } from './script-runner.ts';
 
+const partitions = Array.from({ length: partitionCount }, (_, partition) => partition);
+
 export class RedisMailboxOperations implements MailboxOperations {
   readonly #client: RedisClient;
   readonly #keys: RedisKeys;
@@ -26,6 +28,25 @@ export class RedisMailboxOperations implements MailboxOperations {
     this.#client = client;
     this.#keys = keys;
     this.#clock = clock;
+  }
+
+  /** By the server's clock, as the index is. */
+  async unattended(): Promise<Unattended> {
+    return await this.#ask('counting threads without an owner', async () => {
+      const [seconds, micros] = await this.#client.time();
+      const nowMs = Number(seconds) * 1000 + Number(micros) / 1000;
+      const rows = await Promise.all(
+        partitions.map(async partition => {
+          const index = this.#keys.index(partition);
+          const count = this.#client.zcount(index, '-inf', nowMs);
+          const [, since] = await this.#client.zrange(index, '0', '0', 'WITHSCORES');
+          return { count: await count, since: since === undefined ? Infinity : Number(since) };
+        }),
+      );
+      const threads = rows.reduce((sum, { count }) => sum + count, 0);
+      const oldestMs = nowMs - Math.min(...rows.map(({ since }) => since));
+      return threads === 0 ? { threads } : { threads, oldestMs: Math.max(0, oldestMs) };
+    });
   }
 
   async findRun(runId: string): Promise<ThreadRef | undefined> {
@@ -47,7 +68,6 @@ export class RedisMailboxOperations implements MailboxOperations {
   }
 
   async threadsWithDeadLetters(limit: number): Promise<ThreadRef[]> {
-    const partitions = Array.from({ length: partitionCount }, (_, partition) => partition);
     const rows = await this.#ask('reading where dead letters are', () =>
       Promise.all(
         partitions.map(partition => this.#client.zrevrange(this.#keys.deadIndex(partition), 0, limit - 1, 'WITHSCORES')),

@@ -163,14 +163,14 @@ export const metricTable = {
   inboxWaiting: {
     name: 'signals.inbox.waiting',
     kind: 'gauge',
-    unit: '{signal}',
-    description: 'Signals that wait in all inboxes, as this instance last read it. Absent while unknown.',
+    unit: '{thread}',
+    description: 'Threads whose signals wait and that nobody runs, as this instance last read it. Absent while unknown.',
   },
   inboxOldestAge: {
     name: 'signals.inbox.oldest.age',
     kind: 'gauge',
     unit: 's',
-    description: 'Age of the oldest waiting signal, as this instance last read it. Absent while unknown.',
+    description: 'How long the first of them has been without an owner, as this instance last read it. Absent when there is none.',
   },
   // The streams backend counts its events under these two names as well: unit and meter have to be the same.
   streamRedeliveries: {

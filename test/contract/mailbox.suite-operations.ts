@@ -33,6 +33,17 @@ export function operationTests(stage: () => Stage): void {
       expect((await b.mailbox.inspect(thread)).waiting).toBe(3);
     });
 
+    test('a thread that waits without an owner is counted until somebody takes it', async () => {
+      const { b, thread } = stage();
+      const before = await b.operations.unattended();
+      await b.send(thread, 's', { claim: null });
+      const during = await b.operations.unattended();
+      expect(during.threads).toBe(before.threads + 1);
+      expect(during.oldestMs).toBeGreaterThanOrEqual(0);
+      await b.mailbox.claim(thread, b.claim());
+      expect((await b.operations.unattended()).threads).toBe(before.threads);
+    });
+
     test('S4: dead letters are listed from anywhere and replayed: they run again, counted from the start', async () => {
       const { a, b, thread, isDue } = stage();
       await kill(a, thread, 'poison');

@@ -1,6 +1,6 @@
 /** Cancelling, dead letters and the search for a run, on what this process and its peers hold. */
 
-import type { DeadLetter, MailboxOperations } from '../../contracts/mailbox-operations.ts';
+import type { DeadLetter, MailboxOperations, Unattended } from '../../contracts/mailbox-operations.ts';
 import { ownerOf, parseOwner, threadName } from '../../contracts/thread.ts';
 import type { ThreadRef } from '../../contracts/thread.ts';
 import type { Clock } from '../../core/clock.ts';
@@ -49,6 +49,16 @@ export class LocalOperations {
     });
   }
 
+  unattended(): Unattended {
+    const nowMs = this.#own.clock.monotonicMs();
+    const since = this.#own.threads
+      .all()
+      .filter(({ inbox, lookAtMs }) => inbox.waking > 0 && lookAtMs <= nowMs)
+      .map(({ inbox }) => Number.parseInt(inbox.oldest ?? '', 10));
+    if (since.length === 0) return { threads: 0 };
+    return { threads: since.length, oldestMs: Math.max(0, this.#own.clock.wallMs() - Math.min(...since)) };
+  }
+
   deadThreads(): DeadThread[] {
     return this.#own.threads.all().flatMap(({ ref, inbox }) => {
       const newest = inbox.deadLetters.at(-1)?.id;
@@ -78,6 +88,11 @@ export class PubSubMailboxOperations implements MailboxOperations {
   constructor(local: LocalOperations, link: PeerLink) {
     this.#local = local;
     this.#link = link;
+  }
+
+  /** Those that this process holds: its peers count their own. */
+  unattended(): Promise<Unattended> {
+    return Promise.resolve(this.#local.unattended());
   }
 
   async findRun(runId: string): Promise<ThreadRef | undefined> {
