@@ -8,7 +8,6 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 
-import { until } from '../support/until.ts';
 import { judge } from './checker.ts';
 import type { Verdict } from './checker.ts';
 import { Sender } from './clients.ts';
@@ -52,10 +51,7 @@ function threadNames({ threads }: ChaosOptions): string[] {
 }
 
 async function allReady({ pods }: Fleet): Promise<void> {
-  await until('all pods are ready', async () => {
-    for (const pod of pods) pod.assertRunning();
-    return (await Promise.all(pods.map(pod => pod.ready()))).every(Boolean);
-  }, restLimitMs, 200);
+  await Promise.all(pods.map(pod => pod.whenReady()));
 }
 
 interface Stress {

@@ -39,6 +39,7 @@ const podFaults: Record<string, PodFault> = {
     await pod.process.exited();
     await pause(downMs);
     await pod.start();
+    await pod.whenReady();
   },
   'SIGSTOP': async (pod, { random, ttlMs }) => {
     const forMs = Math.round(ttlMs * (1.1 + random.next()));
@@ -51,8 +52,10 @@ const podFaults: Record<string, PodFault> = {
     // The successor does not wait for the exit, as in a rolling restart.
     const old = pod.process;
     await pod.start();
-    if (await settledWithin(systemClock, 30_000, old.exited())) return;
-    throw new Error(`${pod.name} did not exit within 30 s of SIGTERM:\n${old.logs().slice(-20).join('\n')}`);
+    if (!(await settledWithin(systemClock, 30_000, old.exited()))) {
+      throw new Error(`${pod.name} did not exit within 30 s of SIGTERM:\n${old.logs().slice(-20).join('\n')}`);
+    }
+    await pod.whenReady();
   },
   'connections refused': (pod, context) => onLink(pod, context, () => pod.proxy.down()),
   'connections reset': async pod => {

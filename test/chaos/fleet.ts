@@ -8,12 +8,16 @@ import { startRuntime } from '../support/runtime-process.ts';
 import type { RuntimeProcess } from '../support/runtime-process.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import type { TcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
 import type { ChaosOptions } from './options.ts';
 
 export const agentId = 'chaos';
 
 /** A restart must lose nothing that was acknowledged: what is promised is promised for as long as Redis keeps its data. */
 const durable = ['appendonly yes', 'appendfsync always'];
+
+/** Generous: on a busy machine a process takes its time, and Redis may be away meanwhile. */
+const startLimitMs = 60_000;
 
 export class Pod {
   readonly name: string;
@@ -41,6 +45,13 @@ export class Pod {
   async ready(): Promise<boolean> {
     const limit = AbortSignal.timeout(2000);
     return await fetch(`${this.process.url}/readyz`, { signal: limit }).then(response => response.ok, () => false);
+  }
+
+  async whenReady(): Promise<void> {
+    await until(`${this.name} is ready`, () => {
+      this.assertRunning();
+      return this.ready();
+    }, startLimitMs, 100);
   }
 
   /** Throws, with what it said last, when its process has gone by itself. */
