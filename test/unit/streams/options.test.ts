@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
 import { RedisStreamsPubSub } from '../../../src/redis/streams-pubsub.ts';
@@ -39,7 +39,7 @@ describe('the options of RedisStreamsPubSub', () => {
     ['url', 'not a url'],
   ])('refuse %s = %s, naming it, what it held and what is allowed', (name, value) => {
     expect(() => new RedisStreamsPubSub({ [name]: value })).toThrow(
-      expect.objectContaining({ code: 'SIG_OPTION_INVALID', message: expect.stringMatching(new RegExp(`^${name} must be `)) }),
+      expect.objectContaining({ code: 'SIG_OPTION_INVALID', message: expect.stringMatching(new RegExp(`^${name} must be `)) as string }),
     );
   });
 
