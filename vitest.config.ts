@@ -1,13 +1,14 @@
 import { defineConfig } from 'vitest/config';
 
 /** `unit` needs nothing but Node; the others start real servers of their own (see test/support). */
-const project = (name: string, timeoutMs: number) => ({
+const project = (name: string, timeoutMs: number, globalSetup: string[] = []) => ({
   test: {
     name,
     include: [`test/${name}/**/*.test.ts`],
     environment: 'node',
     testTimeout: timeoutMs,
     hookTimeout: 60_000,
+    globalSetup,
   },
 });
 
@@ -20,6 +21,8 @@ export default defineConfig({
       project('integration', 120_000),
       project('interop', 240_000),
       project('regression', 120_000),
+      // Against a real API server, where there is one; see test/support/kube-setup.ts.
+      project('kubernetes', 120_000, ['test/support/kube-setup.ts']),
     ],
   },
 });

@@ -56,8 +56,8 @@ describe('Events', () => {
       {
         apiVersion: 'events.k8s.io/v1',
         kind: 'Event',
-        metadata: { name: expect.stringMatching(/^signals-0\.[0-9a-f]{16}$/), namespace: 'chat' },
-        eventTime: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/),
+        metadata: { name: expect.stringMatching(/^signals-0\.[0-9a-f]{16}$/) as unknown, namespace: 'chat' },
+        eventTime: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/) as unknown,
         reportingController: 'signals-runtime',
         reportingInstance: 'signals-0.abcd',
         regarding: { apiVersion: 'v1', kind: 'Pod', namespace: 'chat', name: 'signals-0', uid: 'uid-1' },
