@@ -133,6 +133,8 @@ export const abortBody = z.object({
   resourceId: identifier.optional(),
   threadId: identifier,
   expectedRunId: identifier.optional(),
+  /** Discard what waits behind the run, instead of running it next. */
+  clearPendingSignals: z.boolean().optional(),
 });
 
 export type MessageBody = z.infer<typeof messageBody>;

@@ -19,7 +19,7 @@ import { errorMessage, isSignalsError, SignalsError } from '../core/errors.ts';
 import type { Logger } from '../core/logger.ts';
 import type { OwnedThreads } from './owned-threads.ts';
 import type { Sweeper } from './sweeper.ts';
-import type { NewSignal, OwnedThread, SendOutcome, SendRequest, ThreadService } from './thread-service.ts';
+import type { AbortOptions, NewSignal, OwnedThread, SendOutcome, SendRequest, ThreadService } from './thread-service.ts';
 
 export interface SignalRouterOptions {
   mailbox: ThreadMailbox;
@@ -98,8 +98,15 @@ export class SignalRouter implements ThreadService, MailboxListener {
     return this.#options.mailbox.follow({ thread, signal, ...(after === undefined ? {} : { after }) });
   }
 
-  abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome> {
-    return this.#options.mailbox.abort(thread, expectedRunId);
+  async abort(thread: ThreadRef, { expectedRunId, clearPendingSignals = false }: AbortOptions = {}): Promise<AbortOutcome> {
+    const { mailbox, operations } = this.#options;
+    if (clearPendingSignals) {
+      const { owner } = await mailbox.inspect(thread);
+      const isOn = owner !== undefined && (expectedRunId ?? parseOwner(owner).runId) === parseOwner(owner).runId;
+      if (!isOn) return { aborted: false };
+      await operations.cancel(thread);
+    }
+    return await mailbox.abort(thread, expectedRunId);
   }
 
   inspect(thread: ThreadRef): Promise<ThreadState> {

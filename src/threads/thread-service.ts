@@ -35,12 +35,20 @@ export interface OwnedThread extends ThreadState {
   readonly runStartedAt?: string;
 }
 
+export interface AbortOptions {
+  /** Only if this run is still the one that is on. */
+  readonly expectedRunId?: string;
+  /** What waits behind it is discarded first. Otherwise it runs next. */
+  readonly clearPendingSignals?: boolean;
+}
+
 export interface ThreadService {
   /** Errors: `SIG_AGENT_UNKNOWN`, `SIG_RUN_UNKNOWN`, `SIG_INBOX_FULL`, `SIG_SIGNAL_TOO_LARGE`, `SIG_STORE_UNAVAILABLE`. */
   send(request: SendRequest): Promise<SendOutcome>;
   /** Resolves when the position to read from is fixed: whatever is put out after that will be read. */
   follow(thread: ThreadRef, signal: AbortSignal, after?: string): Promise<AsyncIterable<OutputChunk>>;
-  abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome>;
+  /** Asks the owner, wherever it is, to stop its run. */
+  abort(thread: ThreadRef, options?: AbortOptions): Promise<AbortOutcome>;
   inspect(thread: ThreadRef): Promise<ThreadState>;
   /** Threads that this instance runs now. */
   owned(): OwnedThread[];

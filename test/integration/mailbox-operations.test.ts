@@ -39,6 +39,21 @@ test('waiting signals are cancelled from any pod; what a run was given stays its
   expect(await fleet.ran()).toEqual(['sleep 1500', 'turn two']);
 });
 
+test('an abort that clears discards what waits, and only for the run that was meant', async () => {
+  const [a, b] = [await fleet.pod('a'), await fleet.pod('b')];
+  await fleet.send(a, thread, 'sleep 60000');
+  await fleet.hasRun('sleep 60000');
+  await fleet.queue(a, thread, 'never');
+  const abort = (body: object) => fleet.post(b, 'threads/abort', { ...thread, clearPendingSignals: true, ...body });
+  expect(await abort({ expectedRunId: 'another' })).toMatchObject({ aborted: false });
+  expect(await get(b, path)).toMatchObject({ waiting: 2 });
+  expect(await abort({})).toMatchObject({ aborted: true });
+  await fleet.idle(thread);
+  await fleet.send(b, thread, 'after');
+  await fleet.hasRun('after');
+  expect(await fleet.ran()).toEqual(['sleep 60000', 'after']);
+});
+
 test('a signal finds a run by its id alone, on whichever pod it is', async () => {
   const [a, b] = [await fleet.pod('a'), await fleet.pod('b')];
   const { runId } = await fleet.send(a, thread, 'sleep 700');

@@ -127,7 +127,8 @@ function threadRoutes({ service, agents, streams }: AgentRoutesOptions): Route[]
       handle: async (request, response) => {
         const agent = agentOf(request, agents);
         const body = parsed(abortBody, request.body);
-        const { aborted, runId } = await service.abort(threadOf(body, agent), body.expectedRunId);
+        const { expectedRunId, clearPendingSignals } = body;
+        const { aborted, runId } = await service.abort(threadOf(body, agent), { expectedRunId, clearPendingSignals });
         response.json({ aborted, runId });
       },
     },

@@ -9,11 +9,11 @@ import type { Chunk } from '../../../src/contracts/agent.ts';
 import type { ThreadRef } from '../../../src/contracts/thread.ts';
 import { threadName } from '../../../src/contracts/thread.ts';
 import type { AbortOutcome, OutputChunk, ThreadState } from '../../../src/contracts/thread-mailbox.ts';
-import type { OwnedThread, SendOutcome, SendRequest, ThreadService } from '../../../src/threads/thread-service.ts';
+import type { AbortOptions, OwnedThread, SendOutcome, SendRequest, ThreadService } from '../../../src/threads/thread-service.ts';
 
 export class StandInThreadService implements ThreadService {
   readonly sent: SendRequest[] = [];
-  readonly aborts: { thread: ThreadRef; expectedRunId: string | undefined }[] = [];
+  readonly aborts: { thread: ThreadRef; expectedRunId: string | undefined; clearPendingSignals?: boolean }[] = [];
   readonly follows: { thread: ThreadRef; after: string | undefined }[] = [];
   ownedThreads: OwnedThread[] = [];
   waitingThreads: ThreadState[] = [];
@@ -72,9 +72,9 @@ export class StandInThreadService implements ThreadService {
     this.#grew.emit('grew');
   }
 
-  abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome> {
+  abort(thread: ThreadRef, { expectedRunId, clearPendingSignals }: AbortOptions = {}): Promise<AbortOutcome> {
     this.#fail();
-    this.aborts.push({ thread, expectedRunId });
+    this.aborts.push({ thread, expectedRunId, ...(clearPendingSignals === undefined ? {} : { clearPendingSignals }) });
     return Promise.resolve({ aborted: true, runId: 'run-1' });
   }
 
