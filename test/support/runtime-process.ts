@@ -32,6 +32,9 @@ export interface RuntimeProcessOptions {
   unready?: boolean;
 }
 
+/** A process has some hundred modules to read, and a busy machine other things to do. */
+const startLimitMs = 120_000;
+
 const main = join(import.meta.dirname, '../../src/main.ts');
 
 export async function startRuntime({ name, env = {}, unready = false }: RuntimeProcessOptions): Promise<RuntimeProcess> {
@@ -56,7 +59,7 @@ export async function startRuntime({ name, env = {}, unready = false }: RuntimeP
     await until(`${name} is ready`, async () => {
       if (child.exitCode !== null) throw new Error(`${name} exited with ${child.exitCode}: ${output.err}${output.out.slice(-2000)}`);
       return await fetch(`${runtime.url}/readyz`).then(response => response.ok, () => false);
-    });
+    }, startLimitMs);
   } catch (error) {
     await runtime.destroy();
     throw error;
