@@ -21,6 +21,7 @@ export class FanoutFeed extends Feed {
   readonly #publisher: StreamPublisher;
   #members: Member[] = [];
   #position = streamStart;
+  #ahead: string | undefined;
   /** Entries that the stream had been given up to the position; unknown after a member that was behind has left. */
   #ordinal: number | undefined;
 
@@ -35,7 +36,12 @@ export class FanoutFeed extends Feed {
 
   /** Entries after this one are wanted. */
   get position(): string {
-    return this.#position;
+    return this.#ahead ?? this.#position;
+  }
+
+  /** The next read begins behind entries that are here and not delivered yet. */
+  readAhead(after: string | undefined): void {
+    this.#ahead = after;
   }
 
   get ordinal(): number | undefined {
@@ -68,6 +74,7 @@ export class FanoutFeed extends Feed {
   /** The stream was deleted: what comes is new, even if its ids are lower than those seen. */
   restart(): void {
     for (const member of this.#members) member.cursor = streamStart;
+    this.#ahead = undefined;
     this.#position = streamStart;
     this.#ordinal = 0;
   }
@@ -85,6 +92,7 @@ export class FanoutFeed extends Feed {
   }
 
   accept(entries: readonly Entry[]): void {
+    this.#ahead = undefined;
     for (const entry of entries) {
       const behind = this.#members.filter(member => compareIds(entry.id, member.cursor) > 0);
       for (const member of behind) member.cursor = entry.id;

@@ -299,18 +299,27 @@ export class NodeReader implements GroupReader {
   }
 
   #deliver(batch: Batch, reply: Map<string, RawEntry[]>): void {
-    for (const feed of batch.feeds) {
-      const raw = reply.get(feed.key) ?? [];
+    const read = batch.feeds.map(feed => ({ feed, raw: reply.get(feed.key) ?? [], again: feed.schedule.rung }));
+    for (const { feed, raw } of read) {
       const { schedule } = feed;
       schedule.state = 'idle';
       schedule.failures = 0;
       schedule.alone = false;
       schedule.behind = raw.length >= batch.count;
+      this.#queue.learn(raw);
+    }
+    // The server gets the next part ready while handlers are given this one.
+    const ahead = batch.history ? [] : read.filter(({ feed }) => feed.schedule.behind);
+    for (const { feed, raw } of ahead) {
+      if (feed instanceof FanoutFeed) feed.readAhead(raw.at(-1)?.[0]);
+      this.ring(feed);
+    }
+    if (ahead.length > 0) this.#pump();
+    for (const { feed, raw, again } of read) {
       if (batch.history && feed instanceof GroupFeed) feed.recoverAfter = raw.at(-1)?.[0];
       if (raw.length > 0) feed.accept(entriesOf(raw));
-      this.#queue.learn(raw);
       if (feed.members.length === 0) feed.rest();
-      else if (schedule.rung || schedule.behind || batch.history) this.ring(feed);
+      else if (again || batch.history || feed.schedule.behind) this.ring(feed);
       else if (raw.length === 0 && feed instanceof FanoutFeed) void this.#checkRestart(feed);
     }
   }

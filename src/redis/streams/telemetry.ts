@@ -94,7 +94,9 @@ export class StreamTelemetry {
       { kind: SpanKind.CONSUMER, links, attributes: processAttributes(topic, group, decoded.event, attempt) },
       parent,
     );
-    return new ProcessScope(trace.setSpan(parent, span), span, error => {
+    // Without an SDK there is no context to hand on.
+    const scope = span.isRecording() || sender ? trace.setSpan(parent, span) : parent;
+    return new ProcessScope(scope, span, error => {
       const attributes: Attributes = { ...system, 'messaging.operation.name': 'process' };
       if (error !== undefined) attributes['error.type'] = errorType(error);
       this.#process.record((performance.now() - startedMs) / 1000, attributes);
