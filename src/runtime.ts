@@ -149,7 +149,7 @@ export class Runtime {
       features: settings.kubernetes,
       instanceId,
       feed: reloadSettings(leaseSettings, this.#instrumentation, this.#lifecycle),
-      count: (source, trouble) => logger.debug('settings source', { source, trouble }),
+      count: (_source, trouble) => this.#instrumentation.instruments.configSourceTroubles.add(1, { reason: trouble }),
       ownedThreads: () => this.#owned.size,
       logger,
     });

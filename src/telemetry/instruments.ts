@@ -2,6 +2,7 @@
 
 import type { Counter, Histogram, Meter, MetricOptions, ObservableGauge, UpDownCounter } from '@opentelemetry/api';
 
+import type { SourceTrouble } from '../contracts/lifecycle.ts';
 import type { RouteDecision } from '../core/outcomes.ts';
 import { keys, metricTable } from './names.ts';
 
@@ -25,6 +26,14 @@ const routeDecisions: Readonly<Record<RouteDecision, true>> = {
   error: true,
 };
 
+const sourceTroubles: Readonly<Record<SourceTrouble, true>> = {
+  missed: true,
+  unparsable: true,
+  expired: true,
+  silent: true,
+  failed: true,
+};
+
 export const reloadOutcomes = ['applied', 'rejected', 'unchanged'] as const;
 export const drainOutcomes = ['transferred', 'released', 'abandoned'] as const;
 
@@ -43,6 +52,7 @@ export function createInstruments(meter: Meter): Instruments {
   instruments.streamDeadLetters.add(0);
   for (const decision of Object.keys(routeDecisions)) instruments.routeDecisions.add(0, { [keys.decision]: decision });
   for (const outcome of reloadOutcomes) instruments.configReloads.add(0, { [keys.outcome]: outcome });
+  for (const reason of Object.keys(sourceTroubles)) instruments.configSourceTroubles.add(0, { [keys.reason]: reason });
   for (const outcome of drainOutcomes) instruments.drainLeases.add(0, { [keys.outcome]: outcome });
   return instruments;
 }

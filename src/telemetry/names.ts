@@ -27,6 +27,7 @@ export const keys = {
   endReason: 'end_reason',
   decision: 'decision',
   errorType: 'error.type',
+  reason: 'reason',
 } as const;
 
 /** Attributes of spans only. Times are milliseconds. */
@@ -190,6 +191,12 @@ export const metricTable = {
     kind: 'counter',
     unit: '{reload}',
     description: 'Settings read again, by outcome.',
+  },
+  configSourceTroubles: {
+    name: 'signals.config.source.troubles',
+    kind: 'counter',
+    unit: '{trouble}',
+    description: 'What went wrong while a source of settings was followed, by reason; missed is a change that only reading again found.',
   },
   drainDuration: {
     name: 'signals.drain.duration',

@@ -107,6 +107,7 @@ const expectedNames: Record<string, string> = {
   'signals.stream.redeliveries': 'signals_stream_redeliveries_total',
   'signals.stream.dead_letters': 'signals_stream_dead_letters_total',
   'signals.config.reloads': 'signals_config_reloads_total',
+  'signals.config.source.troubles': 'signals_config_source_troubles_total',
   'signals.drain.duration': 'signals_drain_duration_seconds',
   'signals.drain.leases': 'signals_drain_leases_total',
   'nodejs.eventloop.delay.p99': 'nodejs_eventloop_delay_p99_seconds',
