@@ -26,9 +26,17 @@ interface Output {
   readonly fullStream: AsyncIterable<Chunk>;
 }
 
+/** A step of a run, before its call of the model. */
+interface Step {
+  readonly messageList: { add(messages: unknown, source: 'input'): unknown };
+  /** Ends the answer so far, puts the signal behind it and shows it to readers. Younger versions have it. */
+  sendSignal?(signal: never): Promise<unknown>;
+  rotateResponseMessageId?(): unknown;
+}
+
 /** Options of `stream` that Mastra calls between the steps of a run. */
 interface Hooks {
-  prepareStep(step: { readonly messageList: { add(messages: unknown, source: 'input'): unknown } }): unknown;
+  prepareStep(step: Step): unknown;
   onIterationComplete(iteration: { readonly isFinal: boolean; readonly finishReason: string }): Promise<Verdict | undefined>;
 }
 
@@ -90,8 +98,7 @@ async function withArrivals(agent: MastraAgentLike, core: MastraCore | undefined
   const own = ((await agent.getDefaultOptions?.({})) ?? {}) as Partial<Hooks>;
   return {
     async prepareStep(step) {
-      const arrived = run.arrivals.drain();
-      if (arrived.length > 0) step.messageList.add(arrived.map(signal => messageOf(signal, core)), 'input');
+      for (const signal of run.arrivals.drain()) await addArrival(step, signal, core);
       return await own.prepareStep?.(step);
     },
     async onIterationComplete(iteration) {
@@ -100,6 +107,19 @@ async function withArrivals(agent: MastraAgentLike, core: MastraCore | undefined
       return goOn && result?.continue !== false ? { ...result, continue: true } : result;
     },
   };
+}
+
+/**
+ * Behind what was answered so far: in one place with the first messages it would stand behind answers that are younger, and the
+ * model would answer it over and over.
+ */
+async function addArrival(step: Step, signal: Signal, core: MastraCore | undefined): Promise<void> {
+  if (core && step.sendSignal) {
+    await step.sendSignal(acceptable(signal) as never);
+    return;
+  }
+  step.rotateResponseMessageId?.();
+  step.messageList.add([messageOf(signal, core)], 'input');
 }
 
 /** Ends that another call of the model would not mend. */

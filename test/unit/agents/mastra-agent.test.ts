@@ -143,6 +143,23 @@ describe('an agent of Mastra', () => {
     expect(types.filter(type => type === 'finish')).toHaveLength(1);
   });
 
+  it.each([['with', core], ['without', undefined]])('sees each arrival behind the answers before it, %s Mastra’s own functions', async (_with, own) => {
+    const shown: string[] = [];
+    const model = new MastraLanguageModelV2Mock({
+      doStream: ({ prompt }) => {
+        const said = prompt.flatMap(({ role, content }) => (role === 'system' ? [] : [textOf(content as readonly { type: string }[])]));
+        shown.push(said.join(', '));
+        return Promise.resolve({ stream: simulateReadableStream({ chunks: says(`A${shown.length}`) as never[] }) });
+      },
+    });
+    const run = agentRun();
+    let arrived = 0;
+    for await (const chunk of mastraAgent(agentWith(model), own ? { core: own } : {}).run(run)) {
+      if (chunk.type === 'text-delta' && arrived < 2) run.arrivals.push(signal(`Q${++arrived + 1}`));
+    }
+    expect(shown).toEqual(['hello', 'hello, A1, Q2', 'hello, A1, Q2, A2, Q3']);
+  });
+
   it.each([
     ['its steps are used up', { maxSteps: 1 }],
     ['its own rule says that it is over', { onIterationComplete: () => ({ continue: false }) }],
