@@ -1,8 +1,8 @@
 /** One held lease: its deadline, and how it ends. */
 
 import type { Grant } from '../contracts/thread-mailbox.ts';
-import { elapsedMs } from '../core/clock.ts';
-import type { Clock } from '../core/clock.ts';
+import { elapsedMs, instant } from '../core/clock.ts';
+import type { Clock, Instant } from '../core/clock.ts';
 import { SignalsError } from '../core/errors.ts';
 import type { HoldEnd } from '../core/outcomes.ts';
 
@@ -23,8 +23,12 @@ export interface HeldLease {
   drop(end: HoldEnd): void;
 }
 
-/** What the store promised last. */
-type LeasePromise = Pick<Grant, 'askedAt' | 'ttlMs'> & { driftMs: number };
+/** What the store promised: the same for all leases of a batch. */
+export interface LeasePromise {
+  readonly askedAt: Instant;
+  readonly ttlMs: number;
+  readonly driftMs: number;
+}
 
 export class Hold implements HeldLease {
   readonly grant: Grant;
@@ -54,13 +58,14 @@ export class Hold implements HeldLease {
     return this.#promise.ttlMs;
   }
 
-  remainingMs(): number {
-    return remainingOf(this.#promise, this.#clock);
+  /** `now` spares whoever looks at thousands of leases as many looks at the clocks. */
+  remainingMs(now = instant(this.#clock)): number {
+    return remainingOf(this.#promise, now);
   }
 
   /** Milliseconds for which the store keeps the lease at least, by this side's clocks. */
-  promisedMs(): number {
-    return this.#promise.ttlMs - elapsedMs(this.#clock, this.#promise.askedAt);
+  promisedMs(now: Instant): number {
+    return this.remainingMs(now) + this.#promise.driftMs;
   }
 
   assertHeld(): void {
@@ -92,8 +97,8 @@ export class Hold implements HeldLease {
     this.#stop(end, new SignalsError('SIG_LEASE_EXPIRED', why, this.#facts()));
   }
 
-  expireIfDue(): boolean {
-    if (this.remainingMs() > 0) return false;
+  expireIfDue(now = instant(this.#clock)): boolean {
+    if (this.remainingMs(now) > 0) return false;
     this.end('expired', 'the lease could not be renewed before its deadline');
     return true;
   }
@@ -102,10 +107,9 @@ export class Hold implements HeldLease {
    * Answers whether the lease goes on. A confirmation that comes past the deadline revives nothing: the user was told
    * to stop, or is about to be. A promise never gets shorter.
    */
-  extend(promise: Pick<Grant, 'askedAt' | 'ttlMs'>, driftMs: number): boolean {
-    if (this.#ended || this.expireIfDue()) return false;
-    const next = { askedAt: promise.askedAt, ttlMs: promise.ttlMs, driftMs };
-    if (remainingOf(next, this.#clock) > this.remainingMs()) this.#promise = next;
+  extend(promise: LeasePromise, now: Instant): boolean {
+    if (this.#ended || this.expireIfDue(now)) return false;
+    if (remainingOf(promise, now) > this.remainingMs(now)) this.#promise = promise;
     this.attempts = 0;
     return true;
   }
@@ -128,6 +132,7 @@ export class Hold implements HeldLease {
 }
 
 /** The deadline counts from before the request was sent, by the clock that says more, less the allowance (L1). */
-function remainingOf({ askedAt, ttlMs, driftMs }: LeasePromise, clock: Clock): number {
-  return ttlMs - driftMs - elapsedMs(clock, askedAt);
+function remainingOf({ askedAt, ttlMs, driftMs }: LeasePromise, now: Instant): number {
+  const passedMs = Math.max(now.monotonicMs - askedAt.monotonicMs, now.wallMs - askedAt.wallMs);
+  return ttlMs - driftMs - passedMs;
 }

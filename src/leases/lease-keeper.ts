@@ -12,12 +12,12 @@ import type { LeaseObserver } from '../contracts/observer.ts';
 import type { Grant } from '../contracts/thread-mailbox.ts';
 import { jitterMs } from '../core/backoff.ts';
 import { instant, systemClock } from '../core/clock.ts';
-import type { Clock, Timer } from '../core/clock.ts';
+import type { Clock, Instant, Timer } from '../core/clock.ts';
 import { errorMessage } from '../core/errors.ts';
 import { silentLogger } from '../core/logger.ts';
 import type { Logger } from '../core/logger.ts';
 import { Hold } from './hold.ts';
-import type { HeldLease } from './hold.ts';
+import type { HeldLease, LeasePromise } from './hold.ts';
 import { retryDelayMs } from './retry.ts';
 import type { LeaseSettings } from './settings.ts';
 
@@ -74,7 +74,7 @@ export class LeaseKeeper {
     hold.renewAtMs = grant.askedAt.monotonicMs + renewIntervalMs * (0.5 + 0.5 * this.#random());
     this.#holds.add(hold);
     this.#observer.held(grant.key);
-    this.#wakeAt(this.#nextFor(hold));
+    this.#wakeFor([hold]);
     return hold;
   }
 
@@ -100,38 +100,48 @@ export class LeaseKeeper {
   /** Deadlines come first: after a stall nothing is done for a lease that may be another's by now (L2). */
   #tick(): void {
     this.#wakeAtMs = Infinity;
-    for (const hold of this.#holds) hold.expireIfDue();
+    const now = instant(this.#clock);
+    for (const hold of this.#holds) hold.expireIfDue(now);
 
     const settings = this.#settings();
     const coalescedMs = Math.min(longestCoalescedMs, settings.renewIntervalMs * coalescedShare);
-    const dueMs = this.#clock.monotonicMs() + coalescedMs;
-    const due = [...this.#holds].filter(hold => hold.renewAtMs <= dueMs);
+    const due: Hold[] = [];
+    for (const hold of this.#holds) if (hold.renewAtMs <= now.monotonicMs + coalescedMs) due.push(hold);
     if (due.length > 0) this.#renew(due, settings);
-
-    let next = Infinity;
-    for (const hold of this.#holds) next = Math.min(next, this.#nextFor(hold));
-    this.#wakeAt(next);
+    this.#wakeFor(this.#holds);
   }
 
   #renew(holds: readonly Hold[], settings: LeaseSettings): void {
-    // A shorter TTL than before must not cut short what was promised, should its answer be lost.
-    const ttlMs = holds.reduce((ttl, hold) => Math.max(ttl, Math.ceil(hold.promisedMs())), settings.ttlMs);
     const askedAt = instant(this.#clock);
+    // A shorter TTL than before must not cut short what was promised, should its answer be lost.
+    const ttlMs = holds.reduce((ttl, hold) => Math.max(ttl, Math.ceil(hold.promisedMs(askedAt))), settings.ttlMs);
     for (const hold of holds) {
       hold.attempts++;
       // If nothing is heard until then it is tried again: both requests may succeed, that is no harm.
       hold.renewAtMs = askedAt.monotonicMs + retryDelayMs(hold.attempts, settings, this.#random);
     }
-    const settle = (answers: readonly (boolean | Error)[]) => {
-      const failed = answers.filter(answer => answer instanceof Error);
-      this.#report(failed[0], failed.length);
-      for (const [at, hold] of holds.entries()) {
-        const answer = answers[at];
-        if (answer === true) this.#renewed(hold, { ...hold.grant, ttlMs, askedAt }, settings);
-        else if (answer === false) hold.lose();
-      }
-    };
-    void this.#ask(holds, ttlMs).then(settle, (error: unknown) => this.#report(error, holds.length));
+    const promise: LeasePromise = { askedAt, ttlMs, driftMs: settings.driftMs };
+    void this.#ask(holds, ttlMs).then(
+      answers => this.#settle(holds, answers, promise, settings),
+      (error: unknown) => this.#report(error, holds.length),
+    );
+  }
+
+  #settle(
+    holds: readonly Hold[],
+    answers: readonly (boolean | Error)[],
+    promise: LeasePromise,
+    settings: LeaseSettings,
+  ): void {
+    const failed = answers.filter(answer => answer instanceof Error);
+    this.#report(failed[0], failed.length);
+    const now = instant(this.#clock);
+    for (const [at, hold] of holds.entries()) {
+      const answer = answers[at];
+      if (answer === true) this.#renewed(hold, promise, now, settings.renewIntervalMs);
+      else if (answer === false) hold.lose();
+    }
+    this.#wakeFor(holds);
   }
 
   async #ask(holds: readonly Hold[], ttlMs: number): Promise<(boolean | Error)[]> {
@@ -142,12 +152,11 @@ export class LeaseKeeper {
     return answers.map(answer => (answer.status === 'fulfilled' ? answer.value : toError(answer.reason)));
   }
 
-  #renewed(hold: Hold, promise: Pick<Grant, 'ttlMs' | 'askedAt'>, settings: LeaseSettings): void {
-    const headroom = hold.remainingMs() / hold.ttlMs;
-    if (!hold.extend(promise, settings.driftMs)) return;
-    hold.renewAt(promise.askedAt.monotonicMs + jitterMs(settings.renewIntervalMs, 0.1, this.#random));
+  #renewed(hold: Hold, promise: LeasePromise, now: Instant, renewIntervalMs: number): void {
+    const headroom = hold.remainingMs(now) / hold.ttlMs;
+    if (!hold.extend(promise, now)) return;
+    hold.renewAt(promise.askedAt.monotonicMs + jitterMs(renewIntervalMs, 0.1, this.#random));
     this.#observer.renewed(hold.grant.key, Math.min(1, Math.max(0, headroom)));
-    this.#wakeAt(this.#nextFor(hold));
   }
 
   /** "No answer" ends nothing (L3); it is said once, and once more when it is over. */
@@ -161,14 +170,16 @@ export class LeaseKeeper {
     this.#failing = failing;
   }
 
-  #nextFor(hold: Hold): number {
-    return Math.min(hold.renewAtMs, this.#clock.monotonicMs() + hold.remainingMs());
-  }
-
-  #wakeAt(atMs: number): void {
-    const now = this.#clock.monotonicMs();
-    const wakeAtMs = Math.min(atMs, now + longestSleepMs);
-    if (this.#holds.size > 0 && wakeAtMs < this.#wakeAtMs) this.#sleep(wakeAtMs);
+  /** Sets the timer to when the first of `holds` needs something, if it is not set to earlier. */
+  #wakeFor(holds: Iterable<Hold>): void {
+    if (this.#holds.size === 0) return;
+    const now = instant(this.#clock);
+    let wakeAtMs = now.monotonicMs + longestSleepMs;
+    for (const hold of holds) {
+      if (!this.#holds.has(hold)) continue;
+      wakeAtMs = Math.min(wakeAtMs, hold.renewAtMs, now.monotonicMs + hold.remainingMs(now));
+    }
+    if (wakeAtMs < this.#wakeAtMs) this.#sleep(wakeAtMs);
   }
 
   #sleep(untilMs: number): void {

@@ -13,7 +13,7 @@ export const defaultKeyPrefix = 'mastra:topic';
 export interface LeaseKeys {
   /** String: the owner, nothing else. Expires with the lease. */
   readonly lease: string;
-  /** String: the fencing token of the lease that is held now. Expires with the lease. */
+  /** String: the fencing token of the lease that is held now. Deleted with it; may outlive one that expires by minutes. */
   readonly token: string;
   /** String: the last token given out in this slot. Outlives the leases by days. */
   readonly fence: string;

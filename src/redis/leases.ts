@@ -16,8 +16,30 @@ import type { ReplicatedReply, ReplicationOptions } from './replicated-scripts.t
 import { loadScript, runScript, runScripts } from './script-runner.ts';
 import type { Script, ScriptArgument, ScriptCall } from './script-runner.ts';
 
+/**
+ * A lease's token is renewed to many times its TTL, and only when few are left: it would cost as much as the lease itself. It
+ * goes with its lease when that is released; otherwise it is left behind for as long, which does no harm: who takes the key
+ * next puts a new token there.
+ */
+const tokenTtls = 16;
+const leastTokenTtls = 4;
+
 /** Leases per script: some 0.5 ms of the server's time, which nobody else has to wait for longer. */
 const maxLeasesPerScript = 500;
+
+/** What is known of a lease that is renewed again and again. */
+interface Renewable {
+  readonly keys: LeaseKeys;
+  /** When its token ends at the earliest, on the monotonic clock. */
+  tokenUntilMs: number;
+}
+
+interface Renewal {
+  readonly positions: readonly number[];
+  /** Those whose token is renewed along. */
+  readonly refreshed: readonly Renewable[];
+  readonly call: ScriptCall;
+}
 
 export interface RedisLeaseOptions extends ReplicationOptions {
   logger?: Logger;
@@ -36,6 +58,7 @@ export class RedisLeaseProvider implements BatchLeaseProvider {
   readonly #logger: Logger;
   readonly #scripts: ReplicatedScripts;
   readonly #replicated: boolean;
+  readonly #renewables = new WeakMap<HeldKey, Renewable>();
   readonly #acquire = loadScript('acquire-lease');
   readonly #renew = loadScript('renew-leases');
   readonly #release = loadScript('release-lease');
@@ -93,17 +116,22 @@ export class RedisLeaseProvider implements BatchLeaseProvider {
     return reply !== 0;
   }
 
-  /** One script for up to 500 leases that may share one: all of them on one server, those of a slot in a Cluster. */
+  /**
+   * One script for up to 500 leases that may share one: all of them on one server, those of a slot in a Cluster. Cheapest
+   * when the same objects come again each time: what is known of them is not worked out anew.
+   */
   async renewLeases(leases: readonly HeldKey[], ttlMs: number): Promise<(boolean | Error)[]> {
     const answers: (boolean | Error)[] = leases.map(() => true);
-    const batches = this.#batches(leases);
-    const calls = batches.map(positions => this.#renewal(positions.map(at => leases[at] as HeldKey), checkedTtlMs(ttlMs)));
-    const replies = await this.#runAll(calls);
-    for (const [batch, positions] of batches.entries()) {
+    const nowMs = performance.now();
+    const batches = this.#batches(leases).map(positions => this.#renewal(leases, positions, checkedTtlMs(ttlMs), nowMs));
+    const replies = await this.#runAll(batches.map(({ call }) => call));
+    for (const [batch, { positions, refreshed }] of batches.entries()) {
       const answer = replies[batch] ?? new Error('no reply');
       if (answer instanceof Error || !answer.replicated) {
         const error = answer instanceof Error ? storeError('renewing leases', answer) : notReplicated('renewing leases');
         for (const at of positions) answers[at] = error;
+      } else {
+        for (const renewable of refreshed) renewable.tokenUntilMs = nowMs + ttlMs * tokenTtls;
       }
       // "No" needs no replica: the owner must stop.
       if (!(answer instanceof Error)) for (const at of answer.reply as number[]) answers[positions[at - 1] as number] = false;
@@ -111,22 +139,28 @@ export class RedisLeaseProvider implements BatchLeaseProvider {
     return answers;
   }
 
-  #renewal(leases: readonly HeldKey[], ttlMs: number): ScriptCall {
-    const keys: string[] = [];
-    const args: ScriptArgument[] = [ttlMs];
-    for (const { key, owner } of leases) {
-      const { lease, token } = this.#keysOf(key);
-      keys.push(lease, token);
-      args.push(owner);
-    }
-    return { script: this.#renew, keys, args };
+  #renewal(leases: readonly HeldKey[], positions: readonly number[], ttlMs: number, nowMs: number): Renewal {
+    const batch = positions.map(at => leases[at] as HeldKey);
+    const renewables = batch.map(lease => this.#renewable(lease));
+    const refreshed = renewables.filter(({ tokenUntilMs }) => tokenUntilMs - nowMs < ttlMs * leastTokenTtls);
+    const keys = [...renewables.map(({ keys }) => keys.lease), ...refreshed.map(({ keys }) => keys.token)];
+    const args = [batch.length, ttlMs, ttlMs * tokenTtls, ...batch.map(({ owner }) => owner)];
+    return { positions, refreshed, call: { script: this.#renew, keys, args } };
+  }
+
+  #renewable(lease: HeldKey): Renewable {
+    const known = this.#renewables.get(lease);
+    if (known) return known;
+    const renewable = { keys: this.#keysOf(lease.key), tokenUntilMs: -Infinity };
+    this.#renewables.set(lease, renewable);
+    return renewable;
   }
 
   /** Positions in `leases`, grouped by what one script may touch. */
   #batches(leases: readonly HeldKey[]): number[][] {
     const bySlot = new Map<string, number[]>();
-    for (const [at, { key }] of leases.entries()) {
-      const slot = this.#isCluster ? hashTag(this.#keys.lease(key).lease) : '';
+    for (const [at, lease] of leases.entries()) {
+      const slot = this.#isCluster ? hashTag(this.#renewable(lease).keys.lease) : '';
       const positions = bySlot.get(slot);
       if (positions) positions.push(at);
       else bySlot.set(slot, [at]);

@@ -208,7 +208,10 @@ async function repeatedly(width: number, forMs: number, call: (at: number) => Pr
   let at = 0;
   let sum = 0;
   const loop = async () => {
-    while (performance.now() < untilMs) sum += await call(at++);
+    while (performance.now() < untilMs) {
+      const made = await call(at++);
+      sum += made; // not in one: the others add to it while this one waits
+    }
   };
   await Promise.all(Array.from({ length: width }, loop));
   return sum;
@@ -219,7 +222,8 @@ const makeSide = (kind: string | undefined): Side => (kind === 'ours' ? new OurS
 async function answerTo(request: Request, side: Side): Promise<unknown> {
   switch (request.ask) {
     case 'hold':
-      return await side.hold(request.keys);
+      await side.hold(request.keys);
+      return null;
     case 'mark':
       renewals = 0;
       marked = process.cpuUsage();

@@ -161,6 +161,40 @@ describe('fencing tokens (L5)', () => {
     expect(await provider.getLeaseOwner('k')).toBeUndefined();
   });
 
+  it('are there for as long as their lease is renewed, however seldom they are renewed themselves', async () => {
+    const held = { key: 'k', owner: 'a' };
+    const token = await tokenOf('k', 'a');
+    const { token: tokenKey } = keys.lease('k');
+    for (let renewal = 0; renewal < 3; renewal++) {
+      expect(await provider.renewLeases([held], ttlMs)).toEqual([true]);
+      expect(await client.pttl(tokenKey)).toBeGreaterThan(3 * ttlMs);
+    }
+    // A longer TTL than the token has left is noticed.
+    expect(await provider.renewLeases([held], 10 * ttlMs)).toEqual([true]);
+    expect(await client.pttl(tokenKey)).toBeGreaterThan(30 * ttlMs);
+    expect(await tokenOf('k', 'a')).toBe(token);
+    await provider.releaseLease('k', 'a');
+    expect(await client.exists(tokenKey)).toBe(0);
+  });
+
+  it('that were not renewed because the store was away are renewed when it is back', async () => {
+    const held = { key: 'k', owner: 'a' };
+    await tokenOf('k', 'a');
+    const proxied = await startTcpProxy(server.port);
+    const lossy = new Redis(proxied.url, { maxRetriesPerRequest: 0, commandTimeout: 200 });
+    lossy.on('error', () => {});
+    const through = new RedisLeaseProvider(lossy, keys);
+    await lossy.ping();
+    proxied.down();
+    await until('it fails', async () => (await through.renewLeases([held], ttlMs))[0] instanceof Error);
+    expect(await client.pttl(keys.lease('k').token)).toBeLessThanOrEqual(ttlMs);
+    proxied.restore();
+    await until('it is renewed', async () => (await through.renewLeases([held], ttlMs))[0] === true);
+    expect(await client.pttl(keys.lease('k').token)).toBeGreaterThan(3 * ttlMs);
+    lossy.disconnect();
+    await proxied.stop();
+  });
+
   it('need one counter a slot, which goes by itself after days', async () => {
     const threads = Array.from({ length: 2000 }, (_, at) => `thread:{p${at % 64}}:r:${at}`);
     await Promise.all(threads.map(key => provider.acquireLease(key, 'a', ttlMs)));

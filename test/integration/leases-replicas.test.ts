@@ -48,7 +48,7 @@ afterEach(async () => {
   await primary.stop();
 });
 
-const confirming = (replicaAckTimeoutMs = 500) =>
+const confirming = (replicaAckTimeoutMs = 4000) =>
   new RedisLeaseProvider(client, keys, { replicaAcks: 1, replicaAckTimeoutMs });
 
 describe('with replicaAcks', () => {
@@ -73,9 +73,10 @@ describe('with replicaAcks', () => {
   });
 
   it('a renewal, a refresh and a hand-over that the replica has not got are errors, and a plain no is a no', async () => {
+    const unconfirmed = new RedisLeaseProvider(client, keys);
+    await unconfirmed.acquireLease('k', 'a', ttlMs);
+    await unconfirmed.acquireLease('other', 'b', ttlMs);
     const provider = confirming(100);
-    await provider.acquireLease('k', 'a', ttlMs);
-    await provider.acquireLease('other', 'b', ttlMs);
     link.blackHole();
     const unavailable = { code: 'SIG_STORE_UNAVAILABLE', retryable: true };
     await expect(provider.renewLease('k', 'a', ttlMs)).rejects.toMatchObject(unavailable);
