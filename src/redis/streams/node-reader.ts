@@ -254,6 +254,15 @@ export class NodeReader implements GroupReader {
 
   #pump(): void {
     if (!this.#up) return;
+    // Acks, checks and reads of one turn leave in one write.
+    const { stream } = this.#reader;
+    stream.cork();
+    this.#sendAcks();
+    this.#sendReads();
+    stream.uncork();
+  }
+
+  #sendAcks(): void {
     if (this.#acks.waiting) {
       this.#asked();
       void this.#acks.send().then(answered => {
@@ -261,6 +270,9 @@ export class NodeReader implements GroupReader {
         if (this.#acks.waiting) this.#schedule();
       });
     }
+  }
+
+  #sendReads(): void {
     while (this.#reads < maxReads) {
       const batch = this.#queue.take();
       if (!batch) return;
@@ -315,13 +327,15 @@ export class NodeReader implements GroupReader {
       this.ring(feed);
     }
     if (ahead.length > 0) this.#pump();
-    for (const { feed, raw, again } of read) {
-      if (batch.history && feed instanceof GroupFeed) feed.recoverAfter = raw.at(-1)?.[0];
-      if (raw.length > 0) feed.accept(entriesOf(raw));
-      if (feed.members.length === 0) feed.rest();
-      else if (again || batch.history || feed.schedule.behind) this.ring(feed);
-      else if (raw.length === 0 && feed instanceof FanoutFeed) void this.#checkRestart(feed);
-    }
+    for (const { feed, raw, again } of read) this.#accept(feed, raw, again || batch.history, batch.history);
+  }
+
+  #accept(feed: Feed, raw: readonly RawEntry[], again: boolean, history: boolean): void {
+    if (history && feed instanceof GroupFeed) feed.recoverAfter = raw.at(-1)?.[0];
+    if (raw.length > 0) feed.accept(entriesOf(raw));
+    if (feed.members.length === 0) feed.rest();
+    else if (again || feed.schedule.behind) this.ring(feed);
+    else if (raw.length === 0 && feed instanceof FanoutFeed) void this.#checkRestart(feed);
   }
 
   /** Nothing after our position: is the stream the one that we read so far? */
