@@ -223,11 +223,11 @@ async function answerTo(request: Request, side: Side): Promise<unknown> {
   switch (request.ask) {
     case 'hold':
       await side.hold(request.keys);
-      return null;
+      break;
     case 'mark':
       renewals = 0;
       marked = process.cpuUsage();
-      return null;
+      break;
     case 'usage': {
       const { user, system } = process.cpuUsage(marked);
       recording = true;
@@ -245,8 +245,9 @@ async function answerTo(request: Request, side: Side): Promise<unknown> {
     case 'close':
       side.close();
       process.disconnect();
-      return null;
+      break;
   }
+  return null;
 }
 
 let marked = process.cpuUsage();
