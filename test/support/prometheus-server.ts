@@ -35,13 +35,18 @@ export interface PrometheusServer {
   stop(): Promise<void>;
 }
 
-/** Scrapes `targets` (`host:port`) every second. */
-export async function startPrometheus(targets: readonly string[], ruleFiles: readonly string[] = []): Promise<PrometheusServer> {
+/** `host:port`, with labels of its own where one names it. */
+export type ScrapeTarget = string | { readonly target: string; readonly labels: Readonly<Record<string, string>> };
+
+/** Scrapes `targets` and evaluates rules every second. */
+export async function startPrometheus(targets: readonly ScrapeTarget[], ruleFiles: readonly string[] = []): Promise<PrometheusServer> {
   const port = await freePort();
   const directory = mkdtempSync(join(tmpdir(), 'signals-prometheus-'));
   const file = join(directory, 'prometheus.json'); // JSON is YAML
-  const scrape = { job_name: 'signals-runtime', scrape_interval: '1s', static_configs: [{ targets }] };
-  writeFileSync(file, JSON.stringify({ rule_files: ruleFiles, scrape_configs: [scrape] }));
+  const configs = targets.map(to => (typeof to === 'string' ? { targets: [to] } : { targets: [to.target], labels: to.labels }));
+  const scrape = { job_name: 'signals-runtime', scrape_interval: '1s', static_configs: configs };
+  const global = { evaluation_interval: '1s' };
+  writeFileSync(file, JSON.stringify({ global, rule_files: ruleFiles, scrape_configs: [scrape] }));
   const child = spawn(
     'prometheus',
     [`--config.file=${file}`, `--storage.tsdb.path=${directory}/data`, `--web.listen-address=127.0.0.1:${port}`, '--log.level=error'],

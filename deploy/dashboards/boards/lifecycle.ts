@@ -11,7 +11,7 @@ export const lifecycle: BoardSpec = {
   description: 'Starts, drains and settings. A drain ends with the process: a scrape sees its last moments only if DRAIN_DELAY_MS or the runs make it long enough; OTLP sends them always.',
   rows: [
     {
-      title: 'Instances',
+      title: 'Pods',
       panels: [
         {
           title: 'Pods, by version',
