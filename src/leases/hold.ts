@@ -25,9 +25,17 @@ export interface HeldLease {
 
 /** What the store promised: the same for all leases of a batch. */
 export interface LeasePromise {
-  readonly askedAt: Instant;
+  /** On each clock; whichever comes first counts. */
+  readonly deadline: Instant;
   readonly ttlMs: number;
   readonly driftMs: number;
+}
+
+/** The deadline counts from before the request was sent, less the allowance (L1). */
+export function promiseOf({ askedAt, ttlMs }: Pick<Grant, 'askedAt' | 'ttlMs'>, driftMs: number): LeasePromise {
+  const usableMs = ttlMs - driftMs;
+  const deadline = { monotonicMs: askedAt.monotonicMs + usableMs, wallMs: askedAt.wallMs + usableMs };
+  return { deadline, ttlMs, driftMs };
 }
 
 export class Hold implements HeldLease {
@@ -47,11 +55,15 @@ export class Hold implements HeldLease {
     this.grant = grant;
     this.#clock = clock;
     this.#onEnd = onEnd;
-    this.#promise = { askedAt: grant.askedAt, ttlMs: grant.ttlMs, driftMs };
+    this.#promise = promiseOf(grant, driftMs);
   }
 
   get signal(): AbortSignal {
     return this.#abort.signal;
+  }
+
+  get deadline(): Instant {
+    return this.#promise.deadline;
   }
 
   get ttlMs(): number {
@@ -60,7 +72,7 @@ export class Hold implements HeldLease {
 
   /** `now` spares whoever looks at thousands of leases as many looks at the clocks. */
   remainingMs(now = instant(this.#clock)): number {
-    return remainingOf(this.#promise, now);
+    return remainingUntil(this.#promise.deadline, now);
   }
 
   /** Milliseconds for which the store keeps the lease at least, by this side's clocks. */
@@ -109,7 +121,7 @@ export class Hold implements HeldLease {
    */
   extend(promise: LeasePromise, now: Instant): boolean {
     if (this.#ended || this.expireIfDue(now)) return false;
-    if (remainingOf(promise, now) > this.remainingMs(now)) this.#promise = promise;
+    if (remainingUntil(promise.deadline, now) > this.remainingMs(now)) this.#promise = promise;
     this.attempts = 0;
     return true;
   }
@@ -131,8 +143,7 @@ export class Hold implements HeldLease {
   }
 }
 
-/** The deadline counts from before the request was sent, by the clock that says more, less the allowance (L1). */
-function remainingOf({ askedAt, ttlMs, driftMs }: LeasePromise, now: Instant): number {
-  const passedMs = Math.max(now.monotonicMs - askedAt.monotonicMs, now.wallMs - askedAt.wallMs);
-  return ttlMs - driftMs - passedMs;
+/** By the clock that says more has passed (L1). */
+export function remainingUntil(deadline: Instant, now: Instant): number {
+  return Math.min(deadline.monotonicMs - now.monotonicMs, deadline.wallMs - now.wallMs);
 }

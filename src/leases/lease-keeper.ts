@@ -16,7 +16,7 @@ import type { Clock, Instant, Timer } from '../core/clock.ts';
 import { errorMessage } from '../core/errors.ts';
 import { silentLogger } from '../core/logger.ts';
 import type { Logger } from '../core/logger.ts';
-import { Hold } from './hold.ts';
+import { Hold, promiseOf, remainingUntil } from './hold.ts';
 import type { HeldLease, LeasePromise } from './hold.ts';
 import { retryDelayMs } from './retry.ts';
 import type { LeaseSettings } from './settings.ts';
@@ -39,6 +39,8 @@ const longestSleepMs = 1000;
 const coalescedShare = 1 / 20;
 const longestCoalescedMs = 250;
 
+const never: Instant = { monotonicMs: Infinity, wallMs: Infinity };
+
 /** One timer for all leases. */
 export class LeaseKeeper {
   readonly #provider: LeaseProvider;
@@ -50,6 +52,8 @@ export class LeaseKeeper {
   /** The timer runs outside any caller's context: renewals are not part of the request that took the lease. */
   readonly #inOwnContext = AsyncLocalStorage.snapshot();
   readonly #holds = new Set<Hold>();
+  /** No deadline is before this one. */
+  #earliest = never;
   #timer: Timer | undefined;
   #wakeAtMs = Infinity;
   #failing = false;
@@ -74,7 +78,8 @@ export class LeaseKeeper {
     hold.renewAtMs = grant.askedAt.monotonicMs + renewIntervalMs * (0.5 + 0.5 * this.#random());
     this.#holds.add(hold);
     this.#observer.held(grant.key);
-    this.#wakeFor([hold]);
+    this.#earliest = earlier(this.#earliest, hold.deadline);
+    this.#wakeAt(hold.renewAtMs);
     return hold;
   }
 
@@ -101,14 +106,26 @@ export class LeaseKeeper {
   #tick(): void {
     this.#wakeAtMs = Infinity;
     const now = instant(this.#clock);
-    for (const hold of this.#holds) hold.expireIfDue(now);
+    if (remainingUntil(this.#earliest, now) <= 0) this.#expire(now);
 
     const settings = this.#settings();
     const coalescedMs = Math.min(longestCoalescedMs, settings.renewIntervalMs * coalescedShare);
     const due: Hold[] = [];
-    for (const hold of this.#holds) if (hold.renewAtMs <= now.monotonicMs + coalescedMs) due.push(hold);
+    let next = Infinity;
+    for (const hold of this.#holds) {
+      if (hold.renewAtMs <= now.monotonicMs + coalescedMs) due.push(hold);
+      else next = Math.min(next, hold.renewAtMs);
+    }
     if (due.length > 0) this.#renew(due, settings);
-    this.#wakeFor(this.#holds);
+    for (const hold of due) next = Math.min(next, hold.renewAtMs);
+    this.#wakeAt(next);
+  }
+
+  /** Ends what is past its deadline, and looks when the next one is. Deadlines only move away, so until then none is. */
+  #expire(now: Instant): void {
+    for (const hold of this.#holds) hold.expireIfDue(now);
+    this.#earliest = never;
+    for (const hold of this.#holds) this.#earliest = earlier(this.#earliest, hold.deadline);
   }
 
   #renew(holds: readonly Hold[], settings: LeaseSettings): void {
@@ -120,28 +137,24 @@ export class LeaseKeeper {
       // If nothing is heard until then it is tried again: both requests may succeed, that is no harm.
       hold.renewAtMs = askedAt.monotonicMs + retryDelayMs(hold.attempts, settings, this.#random);
     }
-    const promise: LeasePromise = { askedAt, ttlMs, driftMs: settings.driftMs };
+    const promise = promiseOf({ askedAt, ttlMs }, settings.driftMs);
     void this.#ask(holds, ttlMs).then(
-      answers => this.#settle(holds, answers, promise, settings),
+      answers => this.#settle(holds, answers, promise, askedAt.monotonicMs),
       (error: unknown) => this.#report(error, holds.length),
     );
   }
 
-  #settle(
-    holds: readonly Hold[],
-    answers: readonly (boolean | Error)[],
-    promise: LeasePromise,
-    settings: LeaseSettings,
-  ): void {
+  #settle(holds: readonly Hold[], answers: readonly (boolean | Error)[], promise: LeasePromise, askedAtMs: number): void {
     const failed = answers.filter(answer => answer instanceof Error);
     this.#report(failed[0], failed.length);
     const now = instant(this.#clock);
+    const { renewIntervalMs } = this.#settings();
     for (const [at, hold] of holds.entries()) {
       const answer = answers[at];
-      if (answer === true) this.#renewed(hold, promise, now, settings.renewIntervalMs);
+      // Only ever later than the next try that is set: the timer can stay as it is.
+      if (answer === true) this.#renewed(hold, promise, now, askedAtMs + jitterMs(renewIntervalMs, 0.1, this.#random));
       else if (answer === false) hold.lose();
     }
-    this.#wakeFor(holds);
   }
 
   async #ask(holds: readonly Hold[], ttlMs: number): Promise<(boolean | Error)[]> {
@@ -152,10 +165,10 @@ export class LeaseKeeper {
     return answers.map(answer => (answer.status === 'fulfilled' ? answer.value : toError(answer.reason)));
   }
 
-  #renewed(hold: Hold, promise: LeasePromise, now: Instant, renewIntervalMs: number): void {
+  #renewed(hold: Hold, promise: LeasePromise, now: Instant, renewAtMs: number): void {
     const headroom = hold.remainingMs(now) / hold.ttlMs;
     if (!hold.extend(promise, now)) return;
-    hold.renewAt(promise.askedAt.monotonicMs + jitterMs(renewIntervalMs, 0.1, this.#random));
+    hold.renewAt(renewAtMs);
     this.#observer.renewed(hold.grant.key, Math.min(1, Math.max(0, headroom)));
   }
 
@@ -170,15 +183,12 @@ export class LeaseKeeper {
     this.#failing = failing;
   }
 
-  /** Sets the timer to when the first of `holds` needs something, if it is not set to earlier. */
-  #wakeFor(holds: Iterable<Hold>): void {
+  /** Sets the timer to then, or to the next deadline if that is earlier, unless it is set to something earlier still. */
+  #wakeAt(atMs: number): void {
     if (this.#holds.size === 0) return;
     const now = instant(this.#clock);
-    let wakeAtMs = now.monotonicMs + longestSleepMs;
-    for (const hold of holds) {
-      if (!this.#holds.has(hold)) continue;
-      wakeAtMs = Math.min(wakeAtMs, hold.renewAtMs, now.monotonicMs + hold.remainingMs(now));
-    }
+    const deadlineMs = now.monotonicMs + remainingUntil(this.#earliest, now);
+    const wakeAtMs = Math.min(atMs, deadlineMs, now.monotonicMs + longestSleepMs);
     if (wakeAtMs < this.#wakeAtMs) this.#sleep(wakeAtMs);
   }
 
@@ -190,6 +200,11 @@ export class LeaseKeeper {
     const delayMs = Math.max(0, untilMs - this.#clock.monotonicMs());
     this.#timer = this.#inOwnContext(() => this.#clock.after(delayMs, () => this.#tick()));
   }
+}
+
+/** The earlier of both on each clock. */
+function earlier(a: Instant, b: Instant): Instant {
+  return { monotonicMs: Math.min(a.monotonicMs, b.monotonicMs), wallMs: Math.min(a.wallMs, b.wallMs) };
 }
 
 function toError(reason: unknown): Error {
