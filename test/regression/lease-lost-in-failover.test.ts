@@ -11,6 +11,7 @@ import { acquire } from '../../src/leases/acquire.ts';
 import { LeaseKeeper } from '../../src/leases/lease-keeper.ts';
 import { RedisKeys } from '../../src/redis/keys.ts';
 import { RedisLeaseProvider } from '../../src/redis/leases.ts';
+import type { RedisLeaseOptions } from '../../src/redis/leases.ts';
 import { startRedis } from '../support/redis-server.ts';
 import type { RedisServer } from '../support/redis-server.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
@@ -47,15 +48,15 @@ afterEach(async () => {
 });
 
 function connect(server: RedisServer): Redis {
-  const client = new Redis(server.url, { maxRetriesPerRequest: 0, commandTimeout: 500 });
+  const client = new Redis(server.url, { maxRetriesPerRequest: 0, commandTimeout: 2500 });
   client.on('error', () => {});
   closing.push(() => client.disconnect());
   return client;
 }
 
 /** An instance that holds the thread, with the database that its agent writes to. */
-async function ownerOn(server: RedisServer, owner: string, replicaAcks = 0) {
-  const provider = new RedisLeaseProvider(connect(server), new RedisKeys(), { replicaAcks, replicaAckTimeoutMs: 200 });
+async function ownerOn(server: RedisServer, owner: string, options: RedisLeaseOptions = {}) {
+  const provider = new RedisLeaseProvider(connect(server), new RedisKeys(), options);
   const grant = await acquire(provider, key, owner, ttlMs, systemClock, settings.driftMs);
   if (!grant) return undefined;
   const keeper = new LeaseKeeper({ provider, settings: () => settings });
@@ -90,11 +91,11 @@ it('a lease that no replica had when its primary died: writes under the newer to
 
 it('with replicaAcks such a lease is never given', async () => {
   link.blackHole();
-  expect(await ownerOn(primary, 'a/1', 1)).toBeUndefined();
+  expect(await ownerOn(primary, 'a/1', { replicaAcks: 1, replicaAckTimeoutMs: 200 })).toBeUndefined();
 });
 
 it('with replicaAcks a lease survives its primary, and nobody else gets it', async () => {
-  const first = await ownerOn(primary, 'a/1', 1);
+  const first = await ownerOn(primary, 'a/1', { replicaAcks: 1, replicaAckTimeoutMs: 2000 });
   await failOver();
   expect(await ownerOn(replica, 'b/1')).toBeUndefined();
   expect(first?.held.signal.aborted).toBe(false);
