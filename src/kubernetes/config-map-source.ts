@@ -27,8 +27,6 @@ export interface WatchTiming {
   readonly steadyMs: number;
   readonly firstDelayMs: number;
   readonly longestDelayMs: number;
-  /** Between tries while we are not allowed to read it, give or take a fifth. */
-  readonly forbiddenDelayMs: number;
 }
 
 export const defaultTiming: WatchTiming = {
@@ -37,7 +35,6 @@ export const defaultTiming: WatchTiming = {
   steadyMs: 30_000,
   firstDelayMs: 1000,
   longestDelayMs: 30_000,
-  forbiddenDelayMs: 60_000,
 };
 
 export interface ConfigMapSourceOptions {
@@ -203,7 +200,7 @@ export class ConfigMapSource {
         name, namespace, error: errorMessage(error), ...hint,
       });
     }
-    if (status === 403) return jitterMs(this.#timing.forbiddenDelayMs, 0.2, this.#random);
+    // Not being allowed is tried again like everything else: an API server that just started says that to everybody.
     const retryAfterMs = error instanceof ApiError ? (error.retryAfterMs ?? 0) : 0;
     return Math.max(this.#nextDelayMs(), Math.min(retryAfterMs, 2 * this.#timing.longestDelayMs));
   }

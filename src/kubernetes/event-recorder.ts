@@ -3,7 +3,8 @@
  *
  * They are told, not relied on: nothing waits for them, and nothing fails with them. The same thing again within a few minutes
  * becomes a count on the first Event, written at most every half minute; beyond that a token bucket bounds what is sent. Without
- * permission that is said once, and no more is tried.
+ * permission that is said once, and nothing is tried for ten minutes: for good would be wrong, since an API server that just
+ * started may refuse everybody.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -54,6 +55,7 @@ const seriesMs = 6 * 60_000;
 const seriesUpdateMs = 30_000;
 const burst = 20;
 const refillMs = 15_000;
+const forbiddenMs = 600_000;
 /** Different things that wait to be sent, or are remembered. More means that something is very wrong, and is in the logs. */
 const mostWaiting = 32;
 const mostSeries = 64;
@@ -67,7 +69,9 @@ export class EventRecorder implements LifecycleListener {
   readonly #waiting = new Set<Series>();
   readonly #stopping = new AbortController();
   #sending: Promise<void> | undefined;
-  #off = false;
+  #closed = false;
+  #quietUntilMs = 0;
+  #saidForbidden = false;
   #failing = false;
   #dropped = 0;
 
@@ -82,7 +86,7 @@ export class EventRecorder implements LifecycleListener {
   }
 
   happened(event: LifecycleEvent): void {
-    if (this.#off) return;
+    if (this.#quiet) return;
     const series = this.#seriesOf(eventTextOf(event));
     series.count++;
     series.lastMs = this.#options.clock.monotonicMs();
@@ -95,7 +99,13 @@ export class EventRecorder implements LifecycleListener {
   async close(limitMs: number): Promise<void> {
     for (const series of this.#series.values()) if (series.timer) this.#update(series);
     if (this.#sending) await settledWithin(this.#options.clock, limitMs, this.#sending);
-    this.#stop();
+    this.#closed = true;
+    this.#stopping.abort();
+    this.#forgetAll();
+  }
+
+  get #quiet(): boolean {
+    return this.#closed || this.#options.clock.monotonicMs() < this.#quietUntilMs;
   }
 
   #seriesOf(text: EventText): Series {
@@ -125,7 +135,7 @@ export class EventRecorder implements LifecycleListener {
   }
 
   #send(series: Series): void {
-    if (this.#off) return;
+    if (this.#quiet) return;
     if (this.#waiting.size >= mostWaiting || !this.#bucket.take()) {
       this.#dropped++;
       this.#options.logger.debug('an Event was not sent: there are too many', { reason: series.text.reason });
@@ -138,7 +148,7 @@ export class EventRecorder implements LifecycleListener {
   async #sendAll(): Promise<void> {
     for (const series of this.#waiting) {
       this.#waiting.delete(series);
-      if (!this.#off) await this.#write(series);
+      if (!this.#quiet) await this.#write(series);
     }
     this.#sending = undefined;
   }
@@ -151,6 +161,7 @@ export class EventRecorder implements LifecycleListener {
       series.told = count;
       if (this.#failing) this.#options.logger.info('Events are sent again');
       this.#failing = false;
+      this.#saidForbidden = false;
     } catch (error) {
       this.#failed(series, error);
     }
@@ -178,21 +189,22 @@ export class EventRecorder implements LifecycleListener {
   #failed({ text }: Series, error: unknown): void {
     const { logger } = this.#options;
     this.#dropped++;
-    if (this.#off) return;
+    if (this.#closed) return;
     if (error instanceof ApiError && error.status === 403) {
+      this.#quietUntilMs = this.#options.clock.monotonicMs() + forbiddenMs;
+      this.#forgetAll();
+      if (this.#saidForbidden) return;
+      this.#saidForbidden = true;
       logger.warn('Events are off: this pod may not send them', {
         error: errorMessage(error), needed: 'create and patch on events in events.k8s.io',
       });
-      this.#stop();
       return;
     }
     if (!this.#failing) logger.warn('Events could not be sent', { reason: text.reason, error: errorMessage(error) });
     this.#failing = true;
   }
 
-  #stop(): void {
-    this.#off = true;
-    this.#stopping.abort();
+  #forgetAll(): void {
     this.#waiting.clear();
     for (const series of this.#series.values()) series.timer?.cancel();
     this.#series.clear();

@@ -21,6 +21,9 @@ export interface PodDeletionCostOptions {
   readonly intervalMs?: number;
 }
 
+/** Tried again after that long; for good would be wrong, since an API server that just started may refuse everybody. */
+const forbiddenMs = 600_000;
+
 export const deletionCostAnnotation = 'controller.kubernetes.io/pod-deletion-cost';
 
 /** 0, then the largest power of two that is not above the number: twice the threads make a difference, one more does not. */
@@ -34,6 +37,7 @@ export class PodDeletionCost {
   #timer: Timer | undefined;
   #written: number | undefined;
   #failing = false;
+  #forbidden = false;
 
   /** Starts at once: a container that restarted must not keep the cost of its former life. */
   constructor(options: PodDeletionCostOptions) {
@@ -50,7 +54,8 @@ export class PodDeletionCost {
     const cost = deletionCost(this.#options.ownedThreads());
     if (cost !== this.#written) await this.#write(cost);
     if (this.#stopping.signal.aborted) return;
-    this.#timer = this.#options.clock.after(this.#options.intervalMs ?? 30_000, () => void this.#look());
+    const delayMs = this.#forbidden ? forbiddenMs : (this.#options.intervalMs ?? 30_000);
+    this.#timer = this.#options.clock.after(delayMs, () => void this.#look());
   }
 
   /** Never rejects. */
@@ -62,13 +67,13 @@ export class PodDeletionCost {
       await api.json({ method: 'PATCH', path, body }, this.#stopping.signal);
       this.#written = cost;
       this.#failing = false;
+      this.#forbidden = false;
     } catch (error) {
       if (this.#stopping.signal.aborted) return;
       if (error instanceof ApiError && error.status === 403) {
-        logger.warn('the cost of deleting this pod is not kept: it may not patch itself', {
-          error: errorMessage(error), needed: 'patch on pods',
-        });
-        this.stop();
+        const fields = { error: errorMessage(error), needed: 'patch on pods' };
+        if (!this.#forbidden) logger.warn('the cost of deleting this pod is not kept: it may not patch itself', fields);
+        this.#forbidden = true;
         return;
       }
       if (!this.#failing) logger.warn('the cost of deleting this pod could not be written', { cost, error: errorMessage(error) });

@@ -258,7 +258,7 @@ describe('an API server that is away', () => {
     await pass(10 * minute);
     expect(fed).toEqual([]);
     expect(logs).toHaveLength(1);
-    expect(server.requests.length).toBeLessThanOrEqual(1 + (10 * minute) / (0.8 * defaultTiming.forbiddenDelayMs));
+    expect(server.requests.length).toBeLessThanOrEqual(8 + (10 * minute) / (defaultTiming.longestDelayMs / 2));
     server.override = () => false;
     await passUntil('it is read', () => fed.length === 1, 2000);
   });

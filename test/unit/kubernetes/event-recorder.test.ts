@@ -116,18 +116,30 @@ describe('Events', () => {
     expect(created().at(-1)?.['reason']).toBe('StoreUnreachable');
   });
 
-  test('without permission that is said once and nothing more is tried', async () => {
+  test('without permission that is said once, and tried again only much later', async () => {
     server.override = (_request, response) => refuse(response, 403, 'events is forbidden');
     recorder.happened({ type: 'started', backend: 'redis' });
     recorder.happened({ type: 'store_lost' });
     await settle();
     const asked = server.requests.length;
     for (let time = 0; time < 50; time++) recorder.happened({ type: 'lease_lost' });
-    await clock.advance(600_000);
+    await clock.advance(590_000);
+    recorder.happened({ type: 'lease_lost' });
     await settle();
     expect(server.requests.length).toBe(asked);
     expect(asked).toBe(1);
+    await clock.advance(20_000);
+    recorder.happened({ type: 'lease_lost' });
+    await settle();
+    expect(server.requests.length).toBe(2);
     expect(warnings).toHaveLength(1);
+
+    // An API server that just started refuses everybody: that must not be the end of it.
+    server.override = () => false;
+    await clock.advance(610_000);
+    recorder.happened({ type: 'store_lost' });
+    await settle();
+    expect(created().at(-1)?.['reason']).toBe('StoreUnreachable');
   });
 
   test('a server that answers nothing holds up neither who tells nor the end', async () => {

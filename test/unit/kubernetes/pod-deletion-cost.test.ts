@@ -77,13 +77,16 @@ describe('the cost of deleting the pod', () => {
     expect(server.requests.length).toBeLessThanOrEqual(21);
   });
 
-  test('without permission that is said once and nothing more is tried', async () => {
+  test('without permission that is said once, and tried again only much later', async () => {
     server.override = (_request, response) => refuse(response, 403, 'pods is forbidden');
     begin();
     await until('it is said', () => warnings.length === 1);
     owned = 100;
-    await pass(300);
+    await pass(590);
     expect(server.requests).toHaveLength(1);
+    server.override = () => false;
+    await pass(20);
+    await until('it is written', () => written().length === 2);
     expect(warnings).toHaveLength(1);
   });
 
