@@ -58,7 +58,8 @@ export class OriginalSide implements ConsumerSide {
     const ack = async () => {
       if (settled) return;
       settled = true;
-      await this.#writer.xAck(key, group, id);
+      // The original takes a failed ack as done, too: the entry is reclaimed.
+      await this.#writer.xAck(key, group, id).catch(() => 0);
     };
     void callback(event, ack, ack);
   }

@@ -30,6 +30,10 @@ export class FanoutFeed extends Feed {
     this.#publisher = publisher;
   }
 
+  protected get tracksInFlight(): boolean {
+    return this.context.settings.inFlightTimeoutMs > 0;
+  }
+
   get members(): readonly Member[] {
     return this.#members;
   }

@@ -34,6 +34,8 @@ export interface ReadSchedule {
   rung: boolean;
   /** There may be more unread than one reply holds: then entries may also be trimmed before their turn. */
   behind: boolean;
+  /** The stream changed since it was last read, as far as the doorbell knows. */
+  news: boolean;
   /** Reads that failed in a row. */
   failures: number;
   /** Not in one command with others: one of them fails. */
@@ -54,7 +56,14 @@ export abstract class Feed {
   abstract readonly group: string | undefined;
 
   /** Kept by the reader. */
-  readonly schedule: ReadSchedule = { state: 'idle', rung: false, behind: false, failures: 0, alone: false };
+  readonly schedule: ReadSchedule = {
+    state: 'idle',
+    rung: false,
+    behind: false,
+    news: false,
+    failures: 0,
+    alone: false,
+  };
   reader: FeedReader | undefined;
 
   /** Handed to a handler and not settled, oldest first. */
@@ -71,6 +80,8 @@ export abstract class Feed {
   }
 
   abstract get members(): readonly Member[];
+  /** Whether it matters what is in flight. What is not tracked costs nothing when its handler never settles it. */
+  protected abstract get tracksInFlight(): boolean;
   /** A read is over and nobody listens any more. */
   abstract rest(): void;
   /** A batch that held this entry ends without handing it out. */
@@ -113,7 +124,7 @@ export abstract class Feed {
 
   protected deliver(id: string, decoded: DecodedEntry, attempt: number, members: readonly Member[]): void {
     const delivery = new Delivery(this, id, decoded, attempt, members.length, this.context.clock.monotonicMs());
-    this.inFlight.set(id, delivery);
+    if (this.tracksInFlight) this.inFlight.set(id, delivery);
     for (const member of members) {
       // Each gets an object of its own, so that what one handler changes is not what another sees.
       const event = member === members[0] ? decoded.event : (parsedEvent(decoded.json) ?? decoded.event);

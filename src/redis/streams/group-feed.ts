@@ -65,6 +65,11 @@ export class GroupFeed extends Feed {
     this.#commands = commands;
   }
 
+  /** A reclaim must not take for abandoned what is in the hands of a handler here. */
+  protected get tracksInFlight(): boolean {
+    return true;
+  }
+
   get members(): readonly Member[] {
     return this.#members;
   }

@@ -12,6 +12,7 @@ import { backoffMs } from '../../core/backoff.ts';
 import type { Clock, Timer } from '../../core/clock.ts';
 import { errorMessage } from '../../core/errors.ts';
 import type { Logger } from '../../core/logger.ts';
+import { loadScript, runScript } from '../script-runner.ts';
 import { AckSender } from './ack-sender.ts';
 import type { RawEntry } from './codec.ts';
 import { entriesOf } from './codec.ts';
@@ -49,6 +50,8 @@ const maxReads = 3;
 /** Every feed is looked at once in this time, should a ring ever be lost. */
 const sweepMs = 60_000;
 const silenceLimit = 5;
+/** Polling tells nothing of what changed: one look in so many asks whether a stream was replaced. */
+const restartCheckShare = 1 / 16;
 
 type Phase = 'connecting' | 'tracking' | 'polling' | 'closed';
 
@@ -61,6 +64,7 @@ export class NodeReader implements GroupReader {
   readonly #acks: AckSender;
   readonly #queue: ReadQueue;
   readonly #gaps: GapCheck;
+  readonly #findPosition = loadScript('find-position');
   readonly #feeds = new Map<string, Feed[]>();
   #phase: Phase = 'connecting';
   /** Grows with each connection: what an older one still answers is not ours to judge. */
@@ -179,8 +183,10 @@ export class NodeReader implements GroupReader {
   }
 
   #rung(key: string | undefined): void {
-    if (key === undefined) for (const feed of this.feeds()) this.ring(feed);
-    else for (const feed of this.#feeds.get(key) ?? []) this.ring(feed);
+    for (const feed of key === undefined ? this.feeds() : (this.#feeds.get(key) ?? [])) {
+      feed.schedule.news = true;
+      this.ring(feed);
+    }
   }
 
   #returned(key: string, group: string): void {
@@ -220,6 +226,7 @@ export class NodeReader implements GroupReader {
     this.#reads = 0;
     for (const feed of this.feeds()) {
       feed.schedule.behind = true;
+      feed.schedule.news = true;
       if (feed.schedule.state === 'reading') {
         feed.schedule.state = 'idle';
         if (feed instanceof GroupFeed) feed.recoverAfter ??= '0';
@@ -335,18 +342,20 @@ export class NodeReader implements GroupReader {
     if (raw.length > 0) feed.accept(entriesOf(raw));
     if (feed.members.length === 0) feed.rest();
     else if (again || feed.schedule.behind) this.ring(feed);
-    else if (raw.length === 0 && feed instanceof FanoutFeed) void this.#checkRestart(feed);
+    else if (raw.length === 0 && feed.schedule.news && feed instanceof FanoutFeed) void this.#checkRestart(feed);
+    feed.schedule.news = false;
   }
 
-  /** Nothing after our position: is the stream the one that we read so far? */
+  /** There was news of the stream and nothing after our position: is it the one that we have read so far? */
   async #checkRestart(feed: FanoutFeed): Promise<void> {
-    if (!feed.mayRestart) return;
+    if (!feed.mayRestart || (this.#phase === 'polling' && Math.random() > restartCheckShare)) return;
     try {
-      const info = (await this.#reader.xinfo('STREAM', feed.key)) as unknown[];
-      if (feed.restartedAs(String(info[info.indexOf('last-generated-id') + 1]))) this.ring(feed);
+      const call = { script: this.#findPosition, keys: [feed.key], args: [] };
+      const [lastId] = (await runScript(this.#reader, call)) as [string];
+      if (feed.restartedAs(lastId)) this.ring(feed);
     } catch (error) {
-      if (/no such key/.test(errorMessage(error))) feed.restart();
-      else if (isMoved(error)) this.#options.moved(feed);
+      // The next ring asks again; a stream that has moved is followed.
+      if (isMoved(error)) this.#options.moved(feed);
     }
   }
 
