@@ -7,6 +7,7 @@ import { Redis } from 'ioredis';
 
 import type { AgentRun, Chunk } from '../../src/contracts/agent.ts';
 import type { Note } from './history.ts';
+import { watchForStalls } from './stalls.ts';
 
 const pod = process.env['INSTANCE_NAME'] ?? '';
 const longestWorkMs = Number(process.env['CHAOS_WORK_MS'] ?? 500);
@@ -14,6 +15,7 @@ const longestWorkMs = Number(process.env['CHAOS_WORK_MS'] ?? 500);
 // Connected before the first run, and never queueing: a note must leave when it is made.
 const redis = new Redis(process.env['CHAOS_NOTES_URL'] ?? '', { lazyConnect: true, enableOfflineQueue: false });
 await redis.connect();
+watchForStalls(stall => void redis.rpush('stalls', JSON.stringify({ ...stall, kind: 'process stalled', pod })));
 
 export async function* chaos(run: AgentRun): AsyncGenerator<Chunk> {
   await note(run, 'start');
@@ -45,17 +47,26 @@ async function note(run: AgentRun, event: Note['event'], signalId?: string): Pro
   await redis.rpush('notes', JSON.stringify(entry));
 }
 
-/** Mostly a few ms, sometimes long enough to be in the middle of something when a fault comes. */
+/** Mostly a few ms, sometimes some 100; seldom in steps for longer than a lease lasts, or no owner would be lost meanwhile. */
 async function work(run: AgentRun): Promise<void> {
   const share = Math.random();
-  const workMs = share < 0.8 ? longestWorkMs * 0.15 * share : longestWorkMs * share;
+  if (share > 0.97) {
+    for (let step = 0; step < 20; step++) {
+      await sleep(run, longestWorkMs * 0.4);
+      await note(run, 'step');
+    }
+  }
+  await sleep(run, share < 0.8 ? longestWorkMs * 0.15 * share : longestWorkMs * share);
+}
+
+async function sleep(run: AgentRun, forMs: number): Promise<void> {
   await new Promise<void>(resolve => {
     const done = () => {
       clearTimeout(timer);
       run.abortSignal.removeEventListener('abort', done);
       resolve();
     };
-    const timer = setTimeout(done, workMs);
+    const timer = setTimeout(done, forMs);
     run.abortSignal.addEventListener('abort', done, { once: true });
   });
 }

@@ -19,7 +19,7 @@ import type { Fault, History, Note } from './history.ts';
 import type { ChaosOptions } from './options.ts';
 import { seededRandom } from './random.ts';
 import type { Random } from './random.ts';
-import { watchForStalls } from './stalls.ts';
+import { watchForStalls, watchRedis } from './stalls.ts';
 
 /** From the last fault until everything must be at rest: a drain, a start, the longest reconnect, the last signals. */
 const restLimitMs = 60_000;
@@ -57,6 +57,7 @@ async function allReady({ pods }: Fleet): Promise<void> {
 interface Stress {
   readonly senders: readonly Sender[];
   readonly faults: readonly Fault[];
+  readonly stalls: readonly Fault[];
 }
 
 async function stress(options: ChaosOptions, fleet: Fleet, notes: NoteReader, say: (text: string) => void): Promise<Stress> {
@@ -65,7 +66,11 @@ async function stress(options: ChaosOptions, fleet: Fleet, notes: NoteReader, sa
   const giveUp = new AbortController();
   const senders = sendersFor(options, fleet, random, giveUp.signal);
   const maker = new FaultMaker({ fleet, ttlMs: options.ttlMs, random: random.fork('faults') }, text => say(`fault: ${text}`));
-  const stalls = watchForStalls();
+  const stalls: Fault[] = [];
+  const unwatch = [
+    watchForStalls(stall => void stalls.push({ kind: 'machine stalled', ...stall })),
+    watchRedis(fleet.redis.url, stall => void stalls.push({ kind: 'Redis stalled', ...stall })),
+  ];
   const progress = setInterval(() => {
     void notes.read().then(read => say(progressOf(senders, read, maker.faults.length)), () => {});
   }, 5000);
@@ -76,8 +81,9 @@ async function stress(options: ChaosOptions, fleet: Fleet, notes: NoteReader, sa
   } finally {
     giveUp.abort();
     clearInterval(progress);
+    for (const stop of unwatch) stop();
   }
-  return { senders, faults: [...maker.faults, ...stalls.stop()] };
+  return { senders, faults: maker.faults, stalls: [...stalls, ...(await notes.stalls())] };
 }
 
 function sendersFor(options: ChaosOptions, fleet: Fleet, random: Random, giveUp: AbortSignal): Sender[] {
@@ -99,7 +105,7 @@ function progressOf(senders: readonly Sender[], notes: readonly Note[], faults: 
 }
 
 /** Waits for rest, within a limit: what has not come to rest by then is judged as it is. */
-async function comeToRest(options: ChaosOptions, fleet: Fleet, notes: NoteReader, { senders, faults }: Stress): Promise<History> {
+async function comeToRest(options: ChaosOptions, fleet: Fleet, notes: NoteReader, { senders, faults, stalls }: Stress): Promise<History> {
   const threads = threadNames(options);
   const acceptances = senders.flatMap(sender => sender.acceptances);
   const expected = acceptances.filter(({ action }) => action !== 'discard');
@@ -108,6 +114,7 @@ async function comeToRest(options: ChaosOptions, fleet: Fleet, notes: NoteReader
     acceptances,
     unanswered: new Set(senders.flatMap(({ pending }) => pending ?? [])),
     faults,
+    stalls,
     ...(await readStore(fleet.redis.url, threads)),
   });
   let history = await look();

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 
 import { RedisKeys } from '../../src/redis/keys.ts';
 import { resourceId } from './clients.ts';
-import type { Note, OutputRow } from './history.ts';
+import type { Fault, Note, OutputRow } from './history.ts';
 
 /** Follows the notes, so that a look at how far things are costs no more than what is new. */
 export class NoteReader {
@@ -19,6 +19,11 @@ export class NoteReader {
     const rows = await this.#redis.lrange('notes', this.notes.length, -1);
     for (const row of rows) this.notes.push(JSON.parse(row) as Note);
     return this.notes;
+  }
+
+  /** When pods got no turn. */
+  async stalls(): Promise<Fault[]> {
+    return (await this.#redis.lrange('stalls', 0, -1)).map(row => JSON.parse(row) as Fault);
   }
 
   close(): void {

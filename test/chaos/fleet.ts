@@ -88,11 +88,14 @@ export async function startFleet({ pods, ttlMs }: ChaosOptions): Promise<Fleet> 
     CHAOS_NOTES_URL: notes.url,
     MASTRA_AGENT_THREAD_LEASE_TTL_MS: String(ttlMs),
     MASTRA_AGENT_THREAD_LEASE_SWEEP_INTERVAL_MS: '500',
-    // Shorter than the longest pieces of work, so that some drains have to cut runs short.
-    MASTRA_AGENT_THREAD_LEASE_DRAIN_TIMEOUT_MS: '60',
   };
   const fleet: Pod[] = [];
-  for (let n = 0; n < pods; n++) fleet.push(new Pod(`pod-${n}`, await startTcpProxy(redis.port), env));
+  for (let n = 0; n < pods; n++) {
+    // Long enough for what is going on, or so short that it has to be cut off.
+    const drainTimeoutMs = n % 2 === 0 ? '3000' : '60';
+    const ownEnv = { ...env, MASTRA_AGENT_THREAD_LEASE_DRAIN_TIMEOUT_MS: drainTimeoutMs };
+    fleet.push(new Pod(`pod-${n}`, await startTcpProxy(redis.port), ownEnv));
+  }
   for (const pod of fleet) await pod.start();
   return {
     redis,

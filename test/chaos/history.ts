@@ -1,7 +1,8 @@
 /** What a chaos run leaves behind for judging: facts only, all times in ms of the one machine's wall clock. */
 
 export interface Note {
-  readonly event: 'start' | 'signal' | 'end';
+  /** `step`: one of several things done for one signal. */
+  readonly event: 'start' | 'step' | 'signal' | 'end';
   /** When the agent looked at its abort signal, right before it acted. */
   readonly atMs: number;
   readonly thread: string;
@@ -28,6 +29,7 @@ export interface Acceptance {
   readonly atMs: number;
 }
 
+/** Something that may explain why things went wrong, whoever made it. */
 export interface Fault {
   readonly kind: string;
   /** Absent: it hit all pods, by way of Redis or the machine. */
@@ -52,6 +54,8 @@ export interface History {
   readonly unanswered: ReadonlySet<string>;
   readonly deadLettered: ReadonlySet<string>;
   readonly faults: readonly Fault[];
+  /** Faults that nobody made. */
+  readonly stalls: readonly Fault[];
   readonly output: readonly OutputRow[];
   /** Keys of idle threads that should be gone after everything came to rest. */
   readonly leftovers: readonly string[];

@@ -38,12 +38,12 @@ function wrongRun(note: Note, acceptance: Acceptance | undefined, unanswered: Re
 }
 
 /** Each repeat against what may cause one. */
-export function checkRepeats({ notes, acceptances, faults }: History): Finding[] {
+export function checkRepeats({ notes, acceptances, faults, stalls }: History): Finding[] {
   const known = new Map(acceptances.map(acceptance => [acceptance.id, acceptance]));
   return [...repeatedSignals(notes)].flatMap(([id, rows]) =>
     rows.slice(1).flatMap((row, at) => {
       const before = rows[at] as Note;
-      const rule = wrongRepeat(before, row, faults);
+      const rule = wrongRepeat(before, row, [...faults, ...stalls]);
       return rule === undefined ? [] : [findingOf(rule, [before, row], known.get(id))];
     }),
   );

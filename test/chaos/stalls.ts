@@ -1,4 +1,6 @@
-/** Notices when the machine itself stood still: on a busy one that looks like a fault that nobody made, and is one. */
+/** Notices what nobody made: on a busy machine processes stand still, and Redis waits for its disk. Both are faults as well. */
+
+import { Redis } from 'ioredis';
 
 import type { Fault } from './history.ts';
 
@@ -6,18 +8,33 @@ const everyMs = 50;
 /** Below this a lease is not in danger: its deadline keeps more than this from its end. */
 const worthTellingMs = 300;
 
-export function watchForStalls(): { stop(): Fault[] } {
-  const stalls: Fault[] = [];
+export type Stall = Pick<Fault, 'fromMs' | 'toMs'>;
+
+/** Tells of each time that this process got no turn. Does not keep the process alive. */
+export function watchForStalls(onStall: (stall: Stall) => void): () => void {
   let last = Date.now();
   const timer = setInterval(() => {
     const now = Date.now();
-    if (now - last > everyMs + worthTellingMs) stalls.push({ kind: 'machine stalled', fromMs: last, toMs: now });
+    if (now - last > everyMs + worthTellingMs) onStall({ fromMs: last, toMs: now });
     last = now;
+  }, everyMs).unref();
+  return () => clearInterval(timer);
+}
+
+/** Tells of each time that Redis took long for a small write, past every proxy. */
+export function watchRedis(url: string, onStall: (stall: Stall) => void): () => void {
+  const redis = new Redis(url, { maxRetriesPerRequest: null });
+  redis.on('error', () => {}); // it is restarted on purpose
+  let asked: number | undefined;
+  const timer = setInterval(() => {
+    if (asked !== undefined) return;
+    const fromMs = (asked = Date.now());
+    redis.set('chaos:probe', '1').then(() => {
+      if (Date.now() - fromMs > worthTellingMs) onStall({ fromMs, toMs: Date.now() });
+    }, () => {}).finally(() => (asked = undefined));
   }, everyMs);
-  return {
-    stop() {
-      clearInterval(timer);
-      return stalls;
-    },
+  return () => {
+    clearInterval(timer);
+    redis.disconnect();
   };
 }

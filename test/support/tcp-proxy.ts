@@ -108,8 +108,10 @@ class Link {
   }
 
   end(): void {
-    this.client.resetAndDestroy();
-    this.server.resetAndDestroy();
+    for (const socket of [this.client, this.server]) {
+      socket.resetAndDestroy();
+      socket.destroy(); // by itself the reset waits for what is still to be written, which nobody may read
+    }
   }
 }
 

@@ -30,6 +30,6 @@ export function fault(fromMs: number, toMs: number, pod?: string): Fault {
 
 export function history(facts: Partial<History>): History {
   return {
-    notes: [], acceptances: [], unanswered: new Set(), deadLettered: new Set(), faults: [], output: [], leftovers: [], ...facts,
+    notes: [], acceptances: [], unanswered: new Set(), deadLettered: new Set(), faults: [], stalls: [], output: [], leftovers: [], ...facts,
   };
 }

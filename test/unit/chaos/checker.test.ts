@@ -124,6 +124,7 @@ describe('signals', () => {
     expect(rulesOf(judged({ notes, acceptances: accepted(['a']) }))).toEqual(repeated);
     expect(rulesOf(judged({ notes, acceptances: accepted(['a']), faults: [fault(1030, 3000, 'b')] }))).toEqual(repeated);
     expect(rulesOf(judged({ notes, acceptances: accepted(['a']), faults: [fault(1030, 3000)] }))).toEqual([]);
+    expect(rulesOf(judged({ notes, acceptances: accepted(['a']), stalls: [fault(1030, 3000, 'a')] }))).toEqual([]);
   });
 
   test('one that ran twice in one run is found', () => {
