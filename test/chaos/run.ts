@@ -31,14 +31,15 @@ for (const [title, findings] of [['violations', violations], ['lost', lost], ['o
 if (longest) say(describeTakeover(longest));
 say(deadLettersOf(result));
 if (options.keep || !isClean(verdict)) process.stdout.write(`\neverything is in ${keep(result)}\n`);
-process.stdout.write(`${JSON.stringify({
+const line = JSON.stringify({
   ...verdict,
   violations: violations.length,
   lost: lost.length,
   orderBreaks: orderBreaks.length,
   seed: options.seed,
-})}\n`);
-process.exitCode = isClean(verdict) ? 0 : 1;
+});
+// Sockets that a fault left half-open must not keep a run that is over.
+process.stdout.write(`${line}\n`, () => process.exit(isClean(verdict) ? 0 : 1));
 
 /** Given to too many runs that died: allowed, and worth knowing when none of them got to do anything. */
 function deadLettersOf({ history: { notes, deadLettered } }: ChaosResult): string {
