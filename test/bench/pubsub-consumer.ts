@@ -63,6 +63,8 @@ function serve(kind: string, url: string): void {
     process.send?.({ subscribed: true });
   };
 
+  // Whoever measured is gone.
+  process.on('disconnect', () => process.exit(0));
   process.on('message', (request: Request) => {
     if (request.ask === 'subscribe') void subscribeAll(request.topics);
     else if (request.ask === 'expect') {

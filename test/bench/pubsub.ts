@@ -53,6 +53,10 @@ class Consumer {
 
   constructor(kind: 'ours' | 'theirs', url: string) {
     this.#child = fork(join(import.meta.dirname, 'pubsub-consumer.ts'), [kind, url]);
+    // Without it there is nothing to wait for.
+    this.#child.on('exit', code => {
+      if (code !== 0) throw new Error(`the process of ${kind} ended with ${code}`);
+    });
   }
 
   async ask<T>(request: Request): Promise<T> {
@@ -128,6 +132,7 @@ async function serverCpuMs(redis: Redis): Promise<number> {
 
 async function measure(kind: 'ours' | 'theirs', topics: number): Promise<Measured> {
   const server = await startRedis({ config: ['maxclients 15000'] });
+  running.add(server);
   const redis = new Redis(server.url);
   const consumer = new Consumer(kind, server.url);
   const connectionsBefore = await connectionCount(redis);
@@ -161,6 +166,7 @@ async function measure(kind: 'ours' | 'theirs', topics: number): Promise<Measure
   await consumer.stop();
   redis.disconnect();
   await server.stop();
+  running.delete(server);
   return {
     p50Us: median(p50s),
     p99Us: median(p99s),
@@ -207,6 +213,12 @@ async function drainRound(consumer: Consumer, redis: Redis, topics: number): Pro
   const startUs = clockUs();
   consumer.resume();
   return drainEvents / (((await handled).lastAckUs - startUs) / 1e6);
+}
+
+/** Ended from outside, the server must not stay behind. */
+const running = new Set<{ stop(): Promise<void> }>();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => void Promise.all([...running].map(server => server.stop())).then(() => process.exit(1)));
 }
 
 const drainTargets: Record<number, number> = { 1: 2.5, 1000: 3, 10_000: 4 };
