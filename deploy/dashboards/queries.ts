@@ -18,6 +18,15 @@ export function increase(metric: string, matchers = ''): string {
   return `increase(${series(metric, matchers)}[$__rate_interval])`;
 }
 
+/**
+ * As `increase`, for histograms and other series that begin with their first event, which `increase` does not see: a series that
+ * was not there one window ago counts as it is.
+ */
+export function happened(metric: string, matchers = ''): string {
+  const now = series(metric, matchers);
+  return `((${now} unless ${now} offset $__rate_interval) or ${increase(metric, matchers)})`;
+}
+
 export function sumBy(labels: string, expression: string): string {
   return labels === '' ? `sum(${expression})` : `sum by (${labels}) (${expression})`;
 }

@@ -1,9 +1,12 @@
 /** Starts, drains and settings. */
 
 import type { BoardSpec } from '../dashboard.ts';
-import { increase, quantile, series, sumBy } from '../queries.ts';
+import { increase, series, sumBy } from '../queries.ts';
 
 const ttl = 'signals_lease_ttl_seconds';
+
+/** Also of a process that has gone since: a drain is over a moment before it. */
+const ofLast = (part: string) => `last_over_time(${series(`signals_drain_duration_seconds_${part}`)}[$__rate_interval])`;
 
 export const lifecycle: BoardSpec = {
   uid: 'signals-lifecycle',
@@ -48,11 +51,9 @@ export const lifecycle: BoardSpec = {
         },
         {
           title: 'Duration of drains',
-          good: 'well below the drain timeout. At the timeout: runs are cut short, and run again elsewhere. The buckets end at 82 s.',
-          queries: {
-            'half of them': quantile(0.5, 'signals_drain_duration_seconds'),
-            '99 %': quantile(0.99, 'signals_drain_duration_seconds'),
-          },
+          what: 'Each process drains once, at its end.',
+          good: 'well below the drain timeout. At the timeout: runs are cut short, and run again elsewhere.',
+          queries: { '{{pod}}': `max by (pod) (${ofLast('sum')} / ${ofLast('count')})` },
           unit: 's',
           traces: { name: 'runtime.drain' },
         },

@@ -1,7 +1,7 @@
 /** One look: is anything at risk now, and what is going on. */
 
 import type { BoardSpec } from '../dashboard.ts';
-import { increase, orZero, quantile, rate, series, sumBy } from '../queries.ts';
+import { happened, increase, orZero, quantile, rate, series, sumBy } from '../queries.ts';
 
 const operations = 'signals_lease_operation_duration_seconds_count';
 
@@ -115,7 +115,7 @@ export const overview: BoardSpec = {
           good: '0. Takeovers come with a pod that died; losses and refused writes come with a pod that stood still or a store that lost data.',
           queries: {
             'taken over': sumBy('', increase('signals_lease_takeovers_total')),
-            'lost or expired': sumBy('', increase('signals_lease_hold_duration_seconds_count', 'end_reason=~"lost|expired"')),
+            'lost or expired': sumBy('', happened('signals_lease_hold_duration_seconds_count', 'end_reason=~"lost|expired"')),
             'stale writes refused': sumBy('', increase('signals_lease_fence_rejections_total')),
           },
           traces: { name: 'thread.run', attributes: { end_reason: 'lease_lost' } },

@@ -1,7 +1,7 @@
 /** Who owns threads, how safely, and why ownership moved. */
 
 import type { BoardSpec } from '../dashboard.ts';
-import { increase, quantile, rate, series, sumBy } from '../queries.ts';
+import { happened, increase, quantile, rate, series, sumBy } from '../queries.ts';
 
 const operations = 'signals_lease_operation_duration_seconds';
 const holds = 'signals_lease_hold_duration_seconds';
@@ -101,7 +101,7 @@ export const ownership: BoardSpec = {
         {
           title: 'Held to a bad end',
           good: 'nothing. `expired` and `lost` stop a run; `abandoned` is an agent that did not stop, or one that this pod does not know.',
-          queries: { '{{pod}} {{end_reason}}': sumBy('pod, end_reason', increase(`${holds}_count`, 'end_reason=~"lost|expired|abandoned"')) },
+          queries: { '{{pod}} {{end_reason}}': sumBy('pod, end_reason', happened(`${holds}_count`, 'end_reason=~"lost|expired|abandoned"')) },
           traces: { name: 'lease.renew', attributes: { outcome: 'lost' } },
         },
         {

@@ -1,0 +1,30 @@
+/** The alerts as Prometheus' own tool sees them. */
+
+import { spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { expect, test } from 'vitest';
+
+const directory = join(import.meta.dirname, '../../deploy/alerts');
+
+function promtool(...args: string[]): { code: number | null; said: string } {
+  const { status, stdout, stderr, error } = spawnSync('promtool', args, { cwd: directory, encoding: 'utf8' });
+  if (error) throw new Error(`promtool could not be started (Debian: prometheus): ${error.message}`);
+  return { code: status, said: `${stdout}${stderr}` };
+}
+
+test('the rules are rules', () => {
+  const { code, said } = promtool('check', 'rules', 'signals-runtime.rules.yaml');
+  expect(said).toMatch(/SUCCESS: \d{2} rules found/);
+  expect(code, said).toBe(0);
+});
+
+test('each alert fires when it should and only then', () => {
+  const files = readdirSync(join(directory, 'tests')).map(file => join('tests', file));
+  expect(files.length).toBeGreaterThan(0);
+  const { code, said } = promtool('test', 'rules', ...files);
+  expect(said).not.toContain('FAILED');
+  expect(said.match(/SUCCESS/g)?.length).toBe(files.length);
+  expect(code, said).toBe(0);
+});
