@@ -208,6 +208,17 @@ describe('a watch that is not to be trusted', () => {
     expect(logs.filter(line => !line.includes('no watch had told of it')).length).toBeLessThanOrEqual(1);
   });
 
+  test('410 is believed at once, also from a server that leaves the connection open', async () => {
+    server.edit('settings', { TTL: '1' });
+    await follow().firstRead;
+    await watching();
+    server.edit('settings', { TTL: '2' }, true);
+    server.say(JSON.stringify({ type: 'ERROR', object: { kind: 'Status', code: 410, message: 'too old' } }));
+    const passedMs = await passUntil('the change is read', () => last()?.['TTL'] === '2');
+    expect(passedMs).toBeLessThanOrEqual(defaultTiming.firstDelayMs + 1000);
+    expect(troubles).toEqual(['expired', 'missed']);
+  });
+
   test('no line and no answer makes reading throw', () => {
     fc.assert(fc.property(fc.oneof(fc.string(), fc.json()), text => {
       parseWatchLine(text, 'settings');
