@@ -112,20 +112,32 @@ export class ThreadActor {
 
   /** One run under one grant. Answers the grant of the run after it. Never throws: whatever goes wrong ends the ownership. */
   async #turn(grant: Grant): Promise<Grant | undefined> {
-    const { keeper, mailbox, clock, logger } = this.#context;
-    let lease: HeldLease | undefined;
+    const { mailbox, clock, logger } = this.#context;
+    const lease = await this.#hold(grant);
+    if (!lease) return undefined;
     try {
-      lease = keeper.hold(grant);
-      const held = lease;
       this.#noticed = false; // whatever is there now, this will see
-      const taken = await whileHeld(held, clock, () => mailbox.take({ thread: this.thread, grant }));
-      if (taken.entries.length === 0) return (await this.#settle(held, [], [])).grant;
+      const taken = await whileHeld(lease, clock, () => mailbox.take({ thread: this.thread, grant }));
+      if (taken.entries.length === 0) return (await this.#settle(lease, [], [])).grant;
       if (taken.abortRequested) this.#stopAsked ??= 'aborted';
       if (taken.more) this.#noticed = true;
-      return await this.#execute(held, taken);
+      return await this.#execute(lease, taken);
     } catch (error) {
-      lease?.drop(isSignalsError(error, 'SIG_LEASE_EXPIRED') ? 'expired' : 'lost');
+      lease.drop(isSignalsError(error, 'SIG_LEASE_EXPIRED') ? 'expired' : 'lost');
       logger.warn('thread ownership ended', { key: grant.key, owner: grant.owner, error: errorMessage(error) });
+      return undefined;
+    }
+  }
+
+  /** A lease whose answer came past its own deadline is worth nothing to us: it is given back, so that others need not wait. */
+  async #hold(grant: Grant): Promise<HeldLease | undefined> {
+    const { keeper, mailbox, logger } = this.#context;
+    try {
+      return keeper.hold(grant);
+    } catch (error) {
+      logger.warn('a lease came too late and is given back', { key: grant.key, owner: grant.owner, error: errorMessage(error) });
+      // Should that fail as well, the lease runs out by itself.
+      await mailbox.settle({ thread: this.thread, grant, consumed: [] }).catch(() => {});
       return undefined;
     }
   }

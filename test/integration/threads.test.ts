@@ -59,7 +59,7 @@ afterEach(async () => {
   instances = [];
 });
 
-async function startInstance(id: string, agent: Agent): Promise<Instance> {
+async function startInstance(id: string, agent: Agent, settings = () => lease): Promise<Instance> {
   const backend = new RedisBackend({ source: { url: redis.url }, keyPrefix: 'test', limits });
   await backend.connect();
   const agents: AgentLookup = { get: agentId => ({ id: agentId, name: agentId, run: agent }) };
@@ -67,7 +67,6 @@ async function startInstance(id: string, agent: Agent): Promise<Instance> {
   const observer = silentObserver;
   const logger = silentLogger;
   const { mailbox } = backend;
-  const settings = () => lease;
   const keeper = new LeaseKeeper({ provider: backend.leases, settings, clock });
   const context = { instanceId: id, mailbox, keeper, agents, settings, clock, observer, logger };
   const owned = new OwnedThreads(context, 100);
@@ -252,6 +251,18 @@ test('a run that a drain cuts short is run again by a peer', async () => {
   await startInstance('b', other.agent);
   expect(await a.owned.drain(0, 5000)).toEqual({ stopped: 1, abandoned: 0 });
   await until('b ran it', () => other.seen.length === 1);
+});
+
+test('a lease whose answer came too late is given back, and a peer need not wait for its end', async () => {
+  const log = recorder();
+  // To this one every answer comes too late: the allowance is larger than what it asks for.
+  const late = await startInstance('late', log.agent, () => ({ ttlMs: 600_000, renewIntervalMs: 400, driftMs: 700_000 }));
+  const other = recorder();
+  await late.router.send(message(thread, 'hello'));
+  await late.sweeper.stop();
+  await startInstance('b', other.agent);
+  await until('b ran it', () => other.seen.length === 1);
+  expect(log.seen).toEqual([]);
 });
 
 test('a wake costs two round trips to Redis before the agent starts', async () => {
