@@ -102,7 +102,7 @@ podDisruptionBudget needs maxUnavailable or minAvailable
 {{- if and (not (kindIs "invalid" $budget.minAvailable)) (not (kindIs "invalid" $budget.maxUnavailable)) }}
 podDisruptionBudget.minAvailable and maxUnavailable are both set; set one of them to null
 {{- end }}
-{{- if and (kindIs "float64" $budget.minAvailable) (ge (int $budget.minAvailable) $least) (not (include "signals-runtime.embedded" .)) }}
+{{- if and (not (kindIs "string" $budget.minAvailable)) (not (kindIs "invalid" $budget.minAvailable)) (ge (int $budget.minAvailable) $least) (not (include "signals-runtime.embedded" .)) }}
 {{ printf "podDisruptionBudget.minAvailable is %v of %d pods: no node could ever be drained" $budget.minAvailable $least }}
 {{- end }}
 {{- if or (eq (toString $budget.maxUnavailable) "0") (eq (toString $budget.maxUnavailable) "0%") (eq (toString $budget.minAvailable) "100%") }}
