@@ -32,8 +32,10 @@ export interface ReadSchedule {
   state: 'idle' | 'queued' | 'reading';
   /** While reading: read again. */
   rung: boolean;
-  /** There may be more unread than one reply holds: then entries may also be trimmed before their turn. */
-  behind: boolean;
+  /** In a row. After one there may be more to read; after some, trimming may overtake the reader. */
+  fullReads: number;
+  /** It was not read for a while: entries may have been trimmed before their turn. */
+  checkGap: boolean;
   /** The stream changed since it was last read, as far as the doorbell knows. */
   news: boolean;
   /** Reads that failed in a row. */
@@ -59,7 +61,8 @@ export abstract class Feed {
   readonly schedule: ReadSchedule = {
     state: 'idle',
     rung: false,
-    behind: false,
+    fullReads: 0,
+    checkGap: false,
     news: false,
     failures: 0,
     alone: false,

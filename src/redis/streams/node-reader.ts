@@ -50,6 +50,8 @@ const maxReads = 3;
 /** Every feed is looked at once in this time, should a ring ever be lost. */
 const sweepMs = 60_000;
 const silenceLimit = 5;
+/** Full reads in a row that mean a backlog which trimming may overtake. */
+const farBehind = 3;
 /** Polling tells nothing of what changed: one look in so many asks whether a stream was replaced. */
 const restartCheckShare = 1 / 16;
 
@@ -146,7 +148,7 @@ export class NodeReader implements GroupReader {
     if (feed.reader !== this) return;
     if (!feed.wanted) {
       // By the time it is read again, it may have fallen behind.
-      schedule.behind = true;
+      schedule.checkGap = true;
       return;
     }
     schedule.state = 'queued';
@@ -225,7 +227,7 @@ export class NodeReader implements GroupReader {
     this.#answered();
     this.#reads = 0;
     for (const feed of this.feeds()) {
-      feed.schedule.behind = true;
+      feed.schedule.checkGap = true;
       feed.schedule.news = true;
       if (feed.schedule.state === 'reading') {
         feed.schedule.state = 'idle';
@@ -294,7 +296,8 @@ export class NodeReader implements GroupReader {
       feed.schedule.state = 'reading';
       feed.schedule.rung = false;
       // A failure is the read's to report: it comes right behind on the same connection.
-      if (feed.schedule.behind) this.#gaps.measure(feed).catch(() => {});
+      if (feed.schedule.checkGap || feed.schedule.fullReads >= farBehind) this.#gaps.measure(feed).catch(() => {});
+      feed.schedule.checkGap = false;
     }
     let reply: Map<string, RawEntry[]> | undefined;
     let failure: unknown;
@@ -324,11 +327,11 @@ export class NodeReader implements GroupReader {
       schedule.state = 'idle';
       schedule.failures = 0;
       schedule.alone = false;
-      schedule.behind = raw.length >= batch.count;
+      schedule.fullReads = raw.length >= batch.count ? schedule.fullReads + 1 : 0;
       this.#queue.learn(raw);
     }
     // The server gets the next part ready while handlers are given this one.
-    const ahead = batch.history ? [] : read.filter(({ feed }) => feed.schedule.behind);
+    const ahead = batch.history ? [] : read.filter(({ feed }) => feed.schedule.fullReads > 0);
     for (const { feed, raw } of ahead) {
       if (feed instanceof FanoutFeed) feed.readAhead(raw.at(-1)?.[0]);
       this.ring(feed);
@@ -341,7 +344,7 @@ export class NodeReader implements GroupReader {
     if (history && feed instanceof GroupFeed) feed.recoverAfter = raw.at(-1)?.[0];
     if (raw.length > 0) feed.accept(entriesOf(raw));
     if (feed.members.length === 0) feed.rest();
-    else if (again || feed.schedule.behind) this.ring(feed);
+    else if (again || feed.schedule.fullReads > 0) this.ring(feed);
     else if (raw.length === 0 && feed.schedule.news && feed instanceof FanoutFeed) void this.#checkRestart(feed);
     feed.schedule.news = false;
   }

@@ -25,7 +25,7 @@ const maxStreams = 128;
 const minCount = 16;
 const maxCount = 512;
 /** Entries, and bytes, that one reply may hold. */
-const maxEntries = 2048;
+const maxEntries = 4096;
 const maxReplyBytes = 8 * 1024 * 1024;
 
 export class ReadQueue {
