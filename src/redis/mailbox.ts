@@ -54,6 +54,15 @@ export interface RedisMailboxOptions {
   logger?: Logger;
 }
 
+/** Threads of a partition that are looked at in one script: bounds its time. */
+const siftedAtOnce = 256;
+
+/** A thread in the index, and when somebody must look at it: milliseconds, by the server's clock. */
+interface Indexed {
+  readonly name: string;
+  readonly lookAtMs: number;
+}
+
 const partitions = Array.from({ length: partitionCount }, (_, partition) => partition);
 
 export class RedisMailbox implements ThreadMailbox {
@@ -69,6 +78,7 @@ export class RedisMailbox implements ThreadMailbox {
     settle: loadScript('settle-run'),
     append: loadScript('append-output'),
     abort: loadScript('abort-run'),
+    sift: loadScript('sift-due'),
   };
   /** Output batches that each grant has put out. */
   readonly #batches = new WeakMap<Grant, number>();
@@ -219,13 +229,33 @@ export class RedisMailbox implements ThreadMailbox {
     return followOutput({ client: this.#client, channels: this.#channels, keys: this.#keys, clock: this.#clock }, request);
   }
 
-  /** The index holds the time at which somebody must look, by the server's clock: so is "now". */
+  /**
+   * The index holds the time at which somebody must look, by the server's clock: so is "now". Most threads that are due have a
+   * living owner, so they are looked at in bulk, and all of them: else a dead owner's thread would have to wait behind them.
+   */
   async due(limit: number): Promise<ThreadRef[]> {
-    const [time, indexes] = await this.#command('reading the indexes', () =>
-      Promise.all([this.#client.time(), this.#readIndexes(limit)]),
-    );
+    const time = await this.#command('reading the time', () => this.#client.time());
     const nowMs = Number(time[0]) * 1000 + Number(time[1]) / 1000;
-    return indexes.filter(({ lookAtMs }) => lookAtMs <= nowMs).slice(0, limit).map(({ name }) => parseThreadName(name));
+    const due = await Promise.all(partitions.map(partition => this.#dueOf(partition, nowMs)));
+    return due.flat().sort((a, b) => a.lookAtMs - b.lookAtMs).slice(0, limit).map(({ name }) => parseThreadName(name));
+  }
+
+  /** Threads of one partition that somebody must take. */
+  async #dueOf(partition: number, nowMs: number): Promise<Indexed[]> {
+    const index = this.#keys.index(partition);
+    const row = await this.#command('reading an index', () =>
+      this.#client.zrange(index, '-inf', String(nowMs), 'BYSCORE', 'LIMIT', 0, siftedAtOnce, 'WITHSCORES'),
+    );
+    if (row.length === 0) return [];
+    const due = indexedIn(row);
+    const keys = due.flatMap(({ name }) => {
+      const { lease, state } = this.#keys.thread(parseThreadName(name));
+      return [lease, state];
+    });
+    const names = due.map(({ name }) => name);
+    const reply = await this.#run(this.#scripts.sift, [index, ...keys], [this.#keys.instanceChannelPrefix(partition), ...names]);
+    const claimable = new Set(reply.texts(0).map(Number));
+    return due.filter((_, at) => claimable.has(at + 1));
   }
 
   async waiting(limit: number): Promise<ThreadState[]> {
@@ -267,13 +297,11 @@ export class RedisMailbox implements ThreadMailbox {
     return Promise.resolve();
   }
 
-  async #readIndexes(limit: number): Promise<{ name: string; lookAtMs: number }[]> {
+  async #readIndexes(limit: number): Promise<Indexed[]> {
     const rows = await Promise.all(
       partitions.map(partition => this.#client.zrange(this.#keys.index(partition), 0, `${limit - 1}`, 'WITHSCORES')),
     );
-    return rows
-      .flatMap(row => row.flatMap((name, at) => (at % 2 === 0 ? [{ name, lookAtMs: Number(row[at + 1]) }] : [])))
-      .sort((a, b) => a.lookAtMs - b.lookAtMs);
+    return rows.flatMap(indexedIn).sort((a, b) => a.lookAtMs - b.lookAtMs);
   }
 
   #instanceChannels(thread: ThreadRef): string {
@@ -295,6 +323,11 @@ export class RedisMailbox implements ThreadMailbox {
       throw storeError(what, error);
     }
   }
+}
+
+/** Names and scores in turn, as Redis answers them. */
+function indexedIn(row: readonly string[]): Indexed[] {
+  return row.flatMap((name, at) => (at % 2 === 0 ? [{ name, lookAtMs: Number(row[at + 1]) }] : []));
 }
 
 function grantOf(thread: ThreadRef, claim: LeaseClaim, token: string, askedAt: Instant): Grant {

@@ -73,7 +73,8 @@ export class Sweeper {
   async #sweep(): Promise<void> {
     const { mailbox, owned, logger } = this.#options;
     try {
-      const due = owned.room > 0 ? await mailbox.due(Math.min(mostPerSweep, owned.room)) : [];
+      // Also while there is room for none: looking is what reminds owners of signals whose hint was lost.
+      const due = await mailbox.due(Math.min(mostPerSweep, owned.room));
       await Promise.all(due.map(thread => this.take(thread)));
       this.#failing = false;
     } catch (error) {

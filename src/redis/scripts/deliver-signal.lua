@@ -17,7 +17,7 @@
 -- The state hash of a thread: `wake` waiting entries that wake, `bytes` size of all that wait, `try:<entry>` deliveries of
 -- an entry, `by:<entry>` the token of the grant that it was given to last, `run` the run that is on, `from` the output's end
 -- when it began, `batch` the last of its output batches, `abort` the owner whose run is asked to stop, `offered` the owner
--- that gives the thread to whoever claims it.
+-- that gives the thread to whoever claims it, `unread` there is something that the owner was told of and has not looked at.
 
 -- @include thread-lease
 
@@ -54,6 +54,7 @@ if not wakes then return {'accepted', behavior, owner or '', '', entries} end
 redis.call('HINCRBY', KEYS[5], 'wake', 1)
 if owner then
   look_at(KEYS[6], name, KEYS[1])
+  redis.call('HSET', KEYS[5], 'unread', '1')
   ring(ARGV[13], owner, 'arrival ' .. name)
   return {'accepted', behavior, owner, '', entries}
 end

@@ -32,6 +32,7 @@ if replayed == 0 then return {'replayed', 0} end
 local owner = redis.call('GET', KEYS[1])
 if owner then
   look_at(KEYS[4], name, KEYS[1])
+  redis.call('HSET', KEYS[3], 'unread', '1')
   ring(ARGV[2], owner, 'arrival ' .. name)
 else
   redis.call('ZADD', KEYS[4], now_ms(), name)
