@@ -8,6 +8,7 @@ import type { Clock, Timer } from '../../core/clock.ts';
 import { errorMessage } from '../../core/errors.ts';
 import type { Logger } from '../../core/logger.ts';
 import type { RedisClient } from '../connection.ts';
+import { loadScript, runScript } from '../script-runner.ts';
 import { entriesOf } from './codec.ts';
 import type { RawEntry } from './codec.ts';
 import type { Feed } from './feed.ts';
@@ -31,6 +32,7 @@ export class Reclaimer {
   readonly #logger: Logger;
   readonly #commands: GroupCommands;
   readonly #feeds: () => Iterable<Feed>;
+  readonly #findIdle = loadScript('find-idle');
   #round: GroupFeed[] = [];
   #perStep = 1;
   #rounds = 0;
@@ -91,8 +93,23 @@ export class Reclaimer {
     if (!this.#connection.ready) return;
     for (let at = 0; at < feeds.length; at += pageSize) {
       const page = feeds.slice(at, at + pageSize);
-      await Promise.all(page.map(feed => this.#reclaim(feed, this.#settings.reclaimIdleMs)));
+      const candidates = await this.#candidates(page);
+      await Promise.all(candidates.map(feed => this.#reclaim(feed, this.#settings.reclaimIdleMs)));
       if (this.#rounds % cleanupEveryRounds === 0) await Promise.all(page.map(feed => this.#removeIdle(feed)));
+    }
+  }
+
+  /** Those worth a closer look. In a Cluster one command can't ask for several streams, so there it is all of them. */
+  async #candidates(feeds: readonly GroupFeed[]): Promise<readonly GroupFeed[]> {
+    if ('slots' in this.#connection.client) return feeds;
+    const args = [this.#settings.reclaimIdleMs, ...feeds.map(feed => feed.group)];
+    const call = { script: this.#findIdle, keys: feeds.map(feed => feed.key), args };
+    try {
+      const found = (await this.#run(client => runScript(client, call))) as number[];
+      return found.map(position => feeds[position - 1]).filter(feed => feed !== undefined);
+    } catch (error) {
+      this.#logger.debug('idle entries could not be looked for', { error: errorMessage(error) });
+      return [];
     }
   }
 
