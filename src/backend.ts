@@ -27,7 +27,13 @@ export function createBackend(settings: ProcessSettings, instanceId: string, log
 }
 
 function redisBackend(settings: ProcessSettings, source: NonNullable<ProcessSettings['redis']>, logger: Logger): Backend {
-  const redis = new RedisBackend({ source, keyPrefix: settings.redisKeyPrefix, limits: settings.mailbox, logger });
+  const redis = new RedisBackend({
+    source,
+    keyPrefix: settings.redisKeyPrefix,
+    limits: settings.mailbox,
+    replicaAcks: settings.redisReplicaAcks,
+    logger,
+  });
   return {
     kind: 'redis',
     leases: redis.leases,

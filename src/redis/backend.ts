@@ -14,11 +14,15 @@ import { RedisKeys } from './keys.ts';
 import { RedisLeaseProvider } from './leases.ts';
 import { RedisMailbox } from './mailbox.ts';
 import { RedisMailboxOperations } from './mailbox-operations.ts';
+import { ReplicatedScripts } from './replicated-scripts.ts';
+import { checkStore } from './store-check.ts';
 
 export interface RedisBackendOptions {
   source: RedisSource;
   keyPrefix: string;
   limits: MailboxLimits;
+  /** Replicas that must have a signal or a lease before it counts. Default 0: the primary's word is enough. */
+  replicaAcks?: number;
   clock?: Clock;
   logger?: Logger;
 }
@@ -29,6 +33,9 @@ export class RedisBackend {
   readonly operations: RedisMailboxOperations;
   readonly #commands: RedisClient;
   readonly #subscriber: RedisClient;
+  /** Where writes wait for replicas: `WAIT` holds up whatever comes behind it on its connection. */
+  readonly #confirmed: RedisClient | undefined;
+  readonly #replicaAcks: number;
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #closing = new AbortController();
@@ -41,13 +48,17 @@ export class RedisBackend {
     const keys = new RedisKeys(options.keyPrefix);
     this.#commands = connector.open('commands');
     this.#subscriber = connector.open('subscriber');
-    this.leases = new RedisLeaseProvider(this.#commands, keys, { logger: this.#logger });
+    this.#replicaAcks = options.replicaAcks ?? 0;
+    const replicaAcks = this.#replicaAcks;
+    this.#confirmed = replicaAcks > 0 ? connector.open('commands') : undefined;
+    this.leases = new RedisLeaseProvider(this.#confirmed ?? this.#commands, keys, { replicaAcks, logger: this.#logger });
     this.operations = new RedisMailboxOperations(this.#commands, keys, this.#clock);
     this.mailbox = new RedisMailbox({
       commands: this.#commands,
       subscriber: this.#subscriber,
       keys,
       limits: options.limits,
+      ...(this.#confirmed ? { replicated: new ReplicatedScripts(this.#confirmed, { replicaAcks }) } : {}),
       clock: this.#clock,
       logger: this.#logger,
     });
@@ -63,10 +74,12 @@ export class RedisBackend {
    * `SIG_STORE_INCOMPATIBLE` when it never will be.
    */
   async connect(): Promise<void> {
-    await Promise.all([this.#ready(this.#commands), this.#ready(this.#subscriber)]);
+    await Promise.all(this.#clients.map(client => this.#ready(client)));
     for (let attempt = 1; !this.#closing.signal.aborted; attempt++) {
       try {
-        return await this.mailbox.prepare();
+        await this.mailbox.prepare();
+        // What it finds is said in the log, one line each; none of it stops a start.
+        return void (await checkStore(this.#commands, { replicaAcks: this.#replicaAcks, logger: this.#logger }));
       } catch (error) {
         if (isSignalsError(error, 'SIG_STORE_INCOMPATIBLE')) throw error;
         this.#logger.warn('the store is not ready yet', { error: errorMessage(error) });
@@ -78,11 +91,14 @@ export class RedisBackend {
   /** Gives the server `limitMs` to take what was sent, then cuts the connections. */
   async close(limitMs: number): Promise<void> {
     this.#closing.abort();
-    const open = [this.#commands, this.#subscriber].filter(client => client.status === 'ready');
+    const open = this.#clients.filter(client => client.status === 'ready');
     const quit = Promise.all(open.map(client => client.quit()));
     await settledWithin(this.#clock, limitMs, quit);
-    this.#commands.disconnect();
-    this.#subscriber.disconnect();
+    for (const client of this.#clients) client.disconnect();
+  }
+
+  get #clients(): RedisClient[] {
+    return [this.#commands, this.#subscriber, ...(this.#confirmed ? [this.#confirmed] : [])];
   }
 
   /** A first attempt that fails is not the last: the client goes on by itself, and its errors are logged. */

@@ -39,6 +39,7 @@ import { deadLettersKept, deadLettersKeptMs, decodeEntry, encodeEnvelope, replyO
 import type { Reply } from './mailbox-wire.ts';
 import { followOutput } from './output-reader.ts';
 import { repeatable } from './repeatable.ts';
+import type { ReplicatedScripts } from './replicated-scripts.ts';
 import { loadScript, runScript } from './script-runner.ts';
 import type { Script, ScriptArgument } from './script-runner.ts';
 import { ShardedChannels } from './sharded-channels.ts';
@@ -50,6 +51,11 @@ export interface RedisMailboxOptions {
   subscriber: RedisClient;
   keys: RedisKeys;
   limits: MailboxLimits;
+  /**
+   * Where accepted signals and leases that are given out must be on replicas before they count: runs those scripts on a
+   * connection of its own. Absent: the primary's word is enough.
+   */
+  replicated?: ReplicatedScripts;
   clock?: Clock;
   logger?: Logger;
 }
@@ -71,6 +77,7 @@ export class RedisMailbox implements ThreadMailbox {
   readonly #limits: MailboxLimits;
   readonly #clock: Clock;
   readonly #channels: ShardedChannels;
+  readonly #replicated: ReplicatedScripts | undefined;
   readonly #scripts = {
     deliver: loadScript('deliver-signal'),
     claim: loadScript('claim-thread'),
@@ -88,6 +95,7 @@ export class RedisMailbox implements ThreadMailbox {
     this.#keys = options.keys;
     this.#limits = options.limits;
     this.#clock = options.clock ?? systemClock;
+    this.#replicated = options.replicated;
     this.#channels = new ShardedChannels(options.subscriber, options.logger ?? silentLogger);
   }
 
@@ -115,7 +123,7 @@ export class RedisMailbox implements ThreadMailbox {
       );
     }
     const askedAt = instant(this.#clock);
-    const reply = await this.#run(
+    const { reply, replicated } = await this.#runReplicated(
       this.#scripts.deliver,
       [
         keys.lease, keys.token, keys.fence, keys.inbox, keys.state, keys.index,
@@ -128,7 +136,11 @@ export class RedisMailbox implements ThreadMailbox {
         envelope.signal.id,
       ],
     );
-    return this.#delivery(reply, thread, claim, askedAt, request.expectedRunId);
+    const delivery = this.#delivery(reply, thread, claim, askedAt, request.expectedRunId);
+    if (replicated) return delivery;
+    // It may die with the primary: it is not accepted yet, and a retry with its id asks for the confirmation again.
+    if (delivery.grant) await this.#giveBack(thread, delivery.grant);
+    throw notReplicated('the signal');
   }
 
   #delivery(
@@ -155,12 +167,16 @@ export class RedisMailbox implements ThreadMailbox {
   async claim(thread: ThreadRef, claim: LeaseClaim): Promise<Grant | undefined> {
     const keys = this.#keys.thread(thread);
     const askedAt = instant(this.#clock);
-    const reply = await this.#run(
+    const { reply, replicated } = await this.#runReplicated(
       this.#scripts.claim,
       [keys.lease, keys.token, keys.fence, keys.state, keys.index, keys.out, keys.runs],
       [threadName(thread), claim.owner, claim.ttlMs, this.#instanceChannels(thread)],
     );
-    return reply.code === 'granted' ? grantOf(thread, claim, reply.text(0), askedAt) : undefined;
+    if (reply.code !== 'granted') return undefined;
+    const grant = grantOf(thread, claim, reply.text(0), askedAt);
+    if (replicated) return grant;
+    await this.#giveBack(thread, grant);
+    return undefined;
   }
 
   async take({ thread, grant, join }: TakeRequest): Promise<Taken> {
@@ -186,7 +202,7 @@ export class RedisMailbox implements ThreadMailbox {
   async settle({ thread, grant, consumed, returned = [], next, offerMs = 0 }: SettleRequest): Promise<Settlement> {
     const keys = this.#keys.thread(thread);
     const askedAt = instant(this.#clock);
-    const reply = await this.#run(
+    const { reply, replicated } = await this.#runReplicated(
       this.#scripts.settle,
       [keys.lease, keys.token, keys.fence, keys.inbox, keys.state, keys.index, keys.out, keys.runs],
       [
@@ -197,7 +213,10 @@ export class RedisMailbox implements ThreadMailbox {
     if (reply.code === 'lost') throw lost(grant);
     if (reply.code === 'offered') return { waiting: reply.number(0), offered: true };
     if (reply.code === 'released' || !next) return { waiting: reply.number(0) };
-    return { waiting: reply.number(1), grant: grantOf(thread, next, reply.text(0), askedAt) };
+    const following = grantOf(thread, next, reply.text(0), askedAt);
+    if (replicated) return { waiting: reply.number(1), grant: following };
+    await this.#giveBack(thread, following);
+    return { waiting: reply.number(1) };
   }
 
   async append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void> {
@@ -312,6 +331,22 @@ export class RedisMailbox implements ThreadMailbox {
     return this.#keys.orphanChannel(partitionOf(thread));
   }
 
+  /** A lease that its replicas have not got counts as not acquired. Should this fail as well, it runs out by itself. */
+  async #giveBack(thread: ThreadRef, grant: Grant): Promise<void> {
+    await this.settle({ thread, grant, consumed: [] }).catch(() => {});
+  }
+
+  async #runReplicated(
+    script: Script,
+    keys: readonly string[],
+    args: readonly ScriptArgument[],
+  ): Promise<{ reply: Reply; replicated: boolean }> {
+    const scripts = this.#replicated;
+    if (!scripts) return { reply: await this.#run(script, keys, args), replicated: true };
+    const { reply, replicated } = await this.#command(script.name, () => scripts.run({ script, keys, args }));
+    return { reply: replyOf(reply), replicated };
+  }
+
   async #run(script: Script, keys: readonly string[], args: readonly ScriptArgument[]): Promise<Reply> {
     return replyOf(await this.#command(script.name, () => runScript(this.#client, { script, keys, args })));
   }
@@ -336,6 +371,10 @@ function grantOf(thread: ThreadRef, claim: LeaseClaim, token: string, askedAt: I
 
 function tokenText(grant: Grant): string {
   return grant.fencingToken === undefined ? '' : String(grant.fencingToken);
+}
+
+function notReplicated(what: string): SignalsError {
+  return new SignalsError('SIG_STORE_UNAVAILABLE', `${what} was not confirmed by enough replicas in time`);
 }
 
 function lost(grant: Grant): SignalsError {

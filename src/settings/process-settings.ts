@@ -32,6 +32,8 @@ export interface ProcessSettings {
   /** Absent: the embedded backend. */
   readonly redis?: RedisAddress;
   readonly redisKeyPrefix: string;
+  /** Replicas that must have a signal or a lease before it counts; 0: the primary's word is enough. */
+  readonly redisReplicaAcks: number;
   /** The pod. An instance's id is this and a nonce that is made at start. */
   readonly instanceName: string;
   readonly logLevel: LogLevel;
@@ -65,6 +67,7 @@ export function parseProcessSettings(values: SettingValues, machineName: string 
     port: env.number('PORT', 8080, { min: 0, max: 65_535 }),
     metricsPort: env.number('METRICS_PORT', 9464, { min: 0, max: 65_535 }),
     ...(redis && { redis }),
+    redisReplicaAcks: env.number('REDIS_REPLICA_ACKS', 0, { min: 0, max: 10 }, 'replicas'),
     redisKeyPrefix: env.text('REDIS_KEY_PREFIX', 'mastra:topic', keyPrefixRule),
     instanceName: readInstanceName(env, values, machineName),
     logLevel: env.text<LogLevel>('LOG_LEVEL', 'info', logLevelRule),
