@@ -1,7 +1,8 @@
 /** The alerts as Prometheus' own tool sees them. */
 
 import { spawnSync } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
@@ -13,6 +14,23 @@ function promtool(...args: string[]): { code: number | null; said: string } {
   if (error) throw new Error(`promtool could not be started (Debian: prometheus): ${error.message}`);
   return { code: status, said: `${stdout}${stderr}` };
 }
+
+test('the configurations of the local stacks are configurations', () => {
+  const deploy = join(directory, '..');
+  const local = promtool('check', 'config', join(deploy, 'local/prometheus.yaml'));
+  expect(local.code, local.said).toBe(0);
+  // As the containers see it: the rules beside it.
+  const mounted = mkdtempSync(join(tmpdir(), 'signals-compose-'));
+  try {
+    copyFileSync(join(deploy, 'compose/prometheus.yaml'), join(mounted, 'prometheus.yml'));
+    copyFileSync(join(directory, 'signals-runtime.rules.yaml'), join(mounted, 'signals-runtime.rules.yaml'));
+    const compose = promtool('check', 'config', join(mounted, 'prometheus.yml'));
+    expect(compose.said).toContain('1 rule files found');
+    expect(compose.code, compose.said).toBe(0);
+  } finally {
+    rmSync(mounted, { recursive: true, force: true });
+  }
+});
 
 test('the rules are rules', () => {
   const { code, said } = promtool('check', 'rules', 'signals-runtime.rules.yaml');

@@ -113,7 +113,7 @@ export const ownership: BoardSpec = {
         },
         {
           title: 'Time without an owner',
-          what: 'From when a thread with waiting signals lost its owner until the next one, by the clock of the store.',
+          what: 'From when a thread with waiting signals lost its owner until the next one, by the clock of the store. Absent where the mailbox does not measure it.',
           good: 'nothing: in order, ownership passes without a gap. After a crash at most one sweep interval. The buckets end at 10 s.',
           queries: {
             'half of them': quantile(0.5, 'signals_lease_handoff_gap_seconds'),

@@ -13,7 +13,7 @@ interface Panel {
   description?: string;
   targets?: { expr: string; datasource: { uid: string } }[];
   fieldConfig?: { defaults: { links?: { title: string; url: string }[] } };
-  gridPos: { x: number; w: number };
+  gridPos: { x: number; y: number; w: number; h: number };
 }
 
 interface Board {
@@ -60,6 +60,15 @@ test('panels can be told apart', () => {
     const titles = board.panels.map(panel => panel.title);
     expect(new Set(ids).size, board.uid).toBe(ids.length);
     expect(new Set(titles).size, board.uid).toBe(titles.length);
+  }
+});
+
+test('no panel covers another', () => {
+  for (const board of boards) {
+    const cells = board.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+      Array.from({ length: w * h }, (_, at) => `${x + (at % w)},${y + Math.floor(at / w)}`),
+    );
+    expect(new Set(cells).size, board.uid).toBe(cells.length);
   }
 });
 
