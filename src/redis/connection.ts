@@ -112,13 +112,12 @@ function clusterOptions(options: RedisOptions): ClusterOptions {
  * connection closes first, the rejection is nobody's and would end the process. The command itself fails as well.
  */
 function guardAsking(node: Redis): void {
-  const asking = node.asking.bind(node) as () => Promise<'OK'>;
-  const guarded = () => {
-    const reply = asking();
+  const asking = node.asking.bind(node);
+  node.asking = callback => {
+    const reply = asking(callback);
     reply.catch(() => {});
     return reply;
   };
-  node.asking = guarded as typeof node.asking;
 }
 
 function kindOf(source: RedisSource): 'standalone' | 'sentinel' | 'cluster' {
