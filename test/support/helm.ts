@@ -112,12 +112,22 @@ export interface Rendered {
   readonly stderr: string;
 }
 
+export interface HelmOptions {
+  readonly major?: HelmMajor;
+  readonly input?: string;
+  /** Without it no cluster can be reached. */
+  readonly kubeconfig?: string;
+}
+
 /** Runs `helm`; its own files go to the cache, so that the user's settings and plugins play no part. */
-export function runHelm(args: readonly string[], options: { major?: HelmMajor; input?: string } = {}): Rendered {
+export function runHelm(args: readonly string[], options: HelmOptions = {}): Rendered {
   const home = join(cache, 'home');
   const { status, stdout, stderr, error } = spawnSync(kubernetesTools(options.major).helm, args, {
     encoding: 'utf8', cwd: root, maxBuffer: 64 * 1024 * 1024, ...(options.input === undefined ? {} : { input: options.input }),
-    env: { PATH: process.env['PATH'], HELM_CACHE_HOME: home, HELM_CONFIG_HOME: home, HELM_DATA_HOME: home, KUBECONFIG: '/dev/null' },
+    env: {
+      PATH: process.env['PATH'], HELM_CACHE_HOME: home, HELM_CONFIG_HOME: home, HELM_DATA_HOME: home,
+      KUBECONFIG: options.kubeconfig ?? '/dev/null',
+    },
   });
   if (error) throw error;
   return { ok: status === 0, stdout, stderr };
