@@ -18,6 +18,8 @@ interface Append {
   readonly key: string;
   readonly fields: readonly string[];
   readonly deadlineMs: number;
+  /** Grows in the order of the calls, which is kept over failed tries. */
+  readonly turn: number;
   resolve(): void;
   reject(error: SignalsError): void;
 }
@@ -35,6 +37,7 @@ export class StreamPublisher {
   #waiting: Append[] = [];
   readonly #sent = new Set<Append>();
   #idle: (() => void)[] = [];
+  #turn = 0;
   #scheduled = false;
   #expiry: Timer | undefined;
   #retry: Timer | undefined;
@@ -54,7 +57,7 @@ export class StreamPublisher {
     if (refusal) return Promise.reject(refusal);
     return new Promise<void>((resolve, reject) => {
       const deadlineMs = this.#clock.monotonicMs() + this.#settings.commandTimeoutMs;
-      this.#waiting.push({ key, fields, deadlineMs, resolve, reject });
+      this.#waiting.push({ key, fields, deadlineMs, turn: this.#turn++, resolve, reject });
       this.#schedule();
     });
   }
@@ -144,7 +147,7 @@ export class StreamPublisher {
     if (!this.#sent.delete(append)) return;
     if (!error) return append.resolve();
     if (isTransient(error) && !this.#closed && this.#clock.monotonicMs() < append.deadlineMs) {
-      this.#waiting.unshift(append);
+      this.#waitAgain(append);
       this.#retry ??= this.#clock.after(retryDelayMs, () => {
         this.#retry = undefined;
         this.#schedule();
@@ -152,6 +155,12 @@ export class StreamPublisher {
       return;
     }
     append.reject(storeError('publish', error));
+  }
+
+  /** Back to its place in the order: the appends of a failed batch come back one by one. */
+  #waitAgain(append: Append): void {
+    const later = this.#waiting.findIndex(other => other.turn > append.turn);
+    this.#waiting.splice(later < 0 ? this.#waiting.length : later, 0, append);
   }
 
   #call(append: Append): ScriptCall {
