@@ -24,6 +24,7 @@ describe('process settings', () => {
       port: 8080,
       metricsPort: 9464,
       redisKeyPrefix: 'mastra:topic',
+      redisReplicaAcks: 0,
       instanceName: 'machine',
       logLevel: 'info',
       remoteAgents: [],
