@@ -125,13 +125,14 @@ describe('a mounted ConfigMap', () => {
   });
 
   test('that is not there is said once, and read once it is', async () => {
-    rmSync(directory, { recursive: true });
+    swap({ TTL: '1' });
+    const away = `${directory}.away`;
+    renameSync(directory, away);
     await follow({ pollMs: 5 }).firstRead;
     await until('it was tried again', () => troubles.length > 3);
     expect(logs).toHaveLength(1);
     expect(fed).toEqual([]);
-    mkdirSync(directory);
-    swap({ TTL: '1' });
+    renameSync(away, directory); // whole and at once, as a mount is
     await until('it is read', () => fed.length === 1);
     await until('that is said', () => logs.length === 2);
   });
