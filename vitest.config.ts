@@ -1,7 +1,5 @@
 import { defineConfig } from 'vitest/config';
 
-const realProcesses = ['integration', 'interop', 'regression'];
-
 /** `unit` needs nothing but Node; the others start real servers of their own (see test/support). */
 const project = (name: string, timeoutMs: number, globalSetup: string[] = []) => ({
   test: {
@@ -10,8 +8,6 @@ const project = (name: string, timeoutMs: number, globalSetup: string[] = []) =>
     environment: 'node',
     testTimeout: timeoutMs,
     hookTimeout: 60_000,
-    // Real servers and processes on a machine that others share: one more try, which the report shows as such.
-    retry: realProcesses.includes(name) ? 1 : 0,
     globalSetup,
   },
 });
