@@ -26,6 +26,11 @@ export interface Grant {
   readonly ttlMs: number;
   /** Taken before the request was sent: the deadline counts from here (L1). */
   readonly askedAt: Instant;
+  /**
+   * For how long signals had been waiting without an owner until now, by the store's clock; 0 when the owner before handed the
+   * thread over. Absent where nothing waited, and where the store does not know.
+   */
+  readonly unownedMs?: number;
 }
 
 export interface DeliverRequest {
@@ -47,8 +52,6 @@ export interface Delivery {
   readonly owner?: string;
   /** Present when this step gave the thread to us. */
   readonly grant?: Grant;
-  /** Milliseconds that the thread had been without an owner, where the store knows. */
-  readonly unownedMs?: number;
 }
 
 export interface InboxEntry {

@@ -160,7 +160,7 @@ export class RedisMailbox implements ThreadMailbox {
       action: reply.text(0) as Delivery['action'],
       duplicate: reply.code === 'duplicate',
       ...(owner ? { owner } : {}),
-      ...(token && claim ? { grant: grantOf(thread, claim, token, askedAt) } : {}),
+      ...(token && claim ? { grant: grantOf(thread, claim, token, askedAt, reply.text(4)) } : {}),
     };
   }
 
@@ -173,7 +173,7 @@ export class RedisMailbox implements ThreadMailbox {
       [threadName(thread), claim.owner, claim.ttlMs, this.#instanceChannels(thread)],
     );
     if (reply.code !== 'granted') return undefined;
-    const grant = grantOf(thread, claim, reply.text(0), askedAt);
+    const grant = grantOf(thread, claim, reply.text(0), askedAt, reply.text(1));
     if (replicated) return grant;
     await this.#giveBack(thread, grant);
     return undefined;
@@ -365,8 +365,15 @@ function indexedIn(row: readonly string[]): Indexed[] {
   return row.flatMap((name, at) => (at % 2 === 0 ? [{ name, lookAtMs: Number(row[at + 1]) }] : []));
 }
 
-function grantOf(thread: ThreadRef, claim: LeaseClaim, token: string, askedAt: Instant): Grant {
-  return { key: threadLeaseKey(thread), owner: claim.owner, ttlMs: claim.ttlMs, askedAt, fencingToken: Number(token) };
+function grantOf(thread: ThreadRef, claim: LeaseClaim, token: string, askedAt: Instant, unownedMs = ''): Grant {
+  return {
+    key: threadLeaseKey(thread),
+    owner: claim.owner,
+    ttlMs: claim.ttlMs,
+    askedAt,
+    fencingToken: Number(token),
+    ...(unownedMs === '' ? {} : { unownedMs: Number(unownedMs) }),
+  };
 }
 
 function tokenText(grant: Grant): string {

@@ -45,7 +45,6 @@ export class MailboxRecorder {
   }
 
   delivered(request: DeliverRequest, delivery: Delivery, at: Moment): void {
-    if (delivery.unownedMs !== undefined) this.#on.instruments.leaseHandoffGap.record(delivery.unownedMs / 1000);
     const { claim, thread } = request;
     if (!claim) return;
     const { grant, owner } = delivery;
@@ -63,6 +62,7 @@ export class MailboxRecorder {
     at: Moment & { grant?: Grant; delivery?: Delivery },
   ): void {
     const { grant, delivery } = at;
+    if (grant?.unownedMs !== undefined) this.#on.instruments.leaseHandoffGap.record(grant.unownedMs / 1000);
     const span = this.#recorder.record({
       operation: 'acquire',
       outcome,
@@ -70,7 +70,7 @@ export class MailboxRecorder {
       attributes: () => ({
         ...this.#claimAttributes(thread, claim),
         ...tokenOf(grant),
-        ...(delivery?.unownedMs === undefined ? {} : { [spanKeys.unownedMs]: delivery.unownedMs }),
+        ...(grant?.unownedMs === undefined ? {} : { [spanKeys.unownedMs]: grant.unownedMs }),
         // Who has it instead.
         ...(grant || delivery?.owner === undefined ? {} : { [spanKeys.currentOwner]: delivery.owner }),
       }),

@@ -55,7 +55,8 @@ export class Sweeper {
     if (!claim || this.#stopped) return false;
     const grant = await mailbox.claim(thread, claim);
     if (!grant) return false;
-    observer.takenOver(thread);
+    // What its owner handed over was never without one.
+    if (grant.unownedMs !== 0) observer.takenOver(thread);
     owned.start(thread, grant);
     return true;
   }

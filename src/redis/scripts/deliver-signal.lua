@@ -9,8 +9,9 @@
 --      15 signal id
 --
 -- Replies
---   {'accepted', action, owner or '', token or '', waiting before}   token: the lease is the caller's
---   {'duplicate', action of then, owner or '', token or ''}
+--   {'accepted', action, owner or '', token or '', waiting before, unowned ms or ''}
+--     token: the lease is the caller's; unowned: others had been waiting for an owner
+--   {'duplicate', action of then, owner or '', token or '', 0, ''}
 --   {'other_run', owner or ''}
 --   {'full', entries, bytes}
 --
@@ -29,7 +30,7 @@ local known = redis.call('GET', KEYS[7])
 if known then
   -- A retry after a lost reply: if that first try made the caller the owner, it hears so again.
   local token = claim ~= '' and owner == claim and redis.call('GET', KEYS[2])
-  return {'duplicate', known, owner or '', token or ''}
+  return {'duplicate', known, owner or '', token or '', 0, ''}
 end
 
 if ARGV[12] ~= '' and (not owner or run_of(owner) ~= ARGV[12]) then return {'other_run', owner or ''} end
@@ -37,7 +38,7 @@ if ARGV[12] ~= '' and (not owner or run_of(owner) ~= ARGV[12]) then return {'oth
 local behavior = owner and ARGV[5] or ARGV[6]
 if behavior == 'discard' then
   redis.call('SET', KEYS[7], behavior, 'PX', ARGV[9])
-  return {'accepted', behavior, owner or '', '', 0}
+  return {'accepted', behavior, owner or '', '', 0, ''}
 end
 
 local entries = redis.call('XLEN', KEYS[4])
@@ -49,21 +50,23 @@ redis.call('XADD', KEYS[4], '*', 'signal', envelope, 'id', ARGV[15], 'agent', AR
   'branch', owner and 'active' or 'idle', 'wakes', wakes and '1' or '0')
 redis.call('HINCRBY', KEYS[5], 'bytes', #envelope)
 redis.call('SET', KEYS[7], behavior, 'PX', ARGV[9])
-if not wakes then return {'accepted', behavior, owner or '', '', entries} end
+if not wakes then return {'accepted', behavior, owner or '', '', entries, ''} end
 
-redis.call('HINCRBY', KEYS[5], 'wake', 1)
+local waking_now = redis.call('HINCRBY', KEYS[5], 'wake', 1)
 if owner then
   look_at(KEYS[6], name, KEYS[1])
   redis.call('HSET', KEYS[5], 'unread', '1')
   ring(ARGV[13], owner, 'arrival ' .. name)
-  return {'accepted', behavior, owner, '', entries}
+  return {'accepted', behavior, owner, '', entries, ''}
 end
 if claim == '' then
-  redis.call('ZADD', KEYS[6], now_ms(), name)
+  -- LT: if others wait already, the thread has been without an owner since before now.
+  redis.call('ZADD', KEYS[6], 'LT', now_ms(), name)
   redis.call('SPUBLISH', ARGV[14], name)
-  return {'accepted', behavior, '', '', entries}
+  return {'accepted', behavior, '', '', entries, ''}
 end
+local unowned = waking_now > 1 and unowned_ms(KEYS[6], name) or ''
 local token = grant_lease(KEYS[1], KEYS[2], KEYS[3], claim, ttl)
 begin_run(KEYS[5], KEYS[8], KEYS[9], name, claim)
 redis.call('ZADD', KEYS[6], now_ms() + ttl, name)
-return {'accepted', behavior, claim, token, entries}
+return {'accepted', behavior, claim, token, entries, unowned}

@@ -18,7 +18,7 @@ for at = 1, #ARGV - 1 do
   elseif waking(state) == 0 then
     redis.call('ZREM', KEYS[1], name)
   else
-    redis.call('ZADD', KEYS[1], 'XX', now_ms() + math.max(redis.call('PTTL', lease), 1000), name)
+    redis.call('ZADD', KEYS[1], 'XX', lease_end(lease), name)
     if redis.call('HEXISTS', state, 'unread') == 1 then ring(ARGV[1], owner, 'arrival ' .. name) end
   end
 end

@@ -62,7 +62,7 @@ async function operations() {
 
 test('a signal that wakes a thread shows the decision and the acquired lease', async () => {
   const caller = request1();
-  const mailbox = delivering({ ...woke, unownedMs: 250 });
+  const mailbox = delivering({ ...woke, grant: { ...grantOf(claim.owner, 7), unownedMs: 250 } });
   await context.with(trace.setSpan(ROOT_CONTEXT, caller), () => mailbox.deliver(request));
 
   const [route] = harness.spans('signal.route');

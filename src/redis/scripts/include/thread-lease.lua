@@ -50,9 +50,23 @@ local function waking(state)
   return tonumber(redis.call('HGET', state, 'wake') or 0)
 end
 
+-- When the lease that is held ends, as it stands now; one without an end is looked at again in a second.
+local function lease_end(lease)
+  local left = redis.call('PTTL', lease)
+  return now_ms() + (left < 0 and 1000 or left)
+end
+
 -- Somebody must look at a waiting thread when its owner's lease would have ended.
 local function look_at(index, name, lease)
-  redis.call('ZADD', index, 'NX', now_ms() + math.max(redis.call('PTTL', lease), 1000), name)
+  redis.call('ZADD', index, 'NX', lease_end(lease), name)
+end
+
+-- For how long a waiting thread without an owner has had none, ms; '' if that is not known. The index has it: an owner that lets
+-- go is noted there with the time, one that dies with the end of its lease as it was last looked at. Renewals after that look
+-- may have put the end off, by less than the time to the next look: so this is never too short, and at most a sweep too long.
+local function unowned_ms(index, name)
+  local since = redis.call('ZSCORE', index, name)
+  return since and math.max(0, now_ms() - since) or ''
 end
 
 -- A hint; what is lost here, the index brings back.
