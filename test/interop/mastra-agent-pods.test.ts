@@ -91,9 +91,9 @@ function kindOf(text: string): string {
   return /\/(\w+)-/.exec(text)?.[1] ?? '';
 }
 
-/** To any pod, by the call that is for its kind. Answers the pod's word on the run that has or will have it. */
-async function send(threadId: string, text: string): Promise<string | undefined> {
-  const agent = agentOn(anyPod());
+/** By the call that is for its kind. Answers the pod's word on the run that has or will have it. */
+async function send(threadId: string, text: string, pod = anyPod()): Promise<string | undefined> {
+  const agent = agentOn(pod);
   const target = { resourceId, threadId };
   const kind = kindOf(text);
   const answer =
@@ -117,9 +117,10 @@ test('every message is answered exactly once, in order within its thread, by one
   const textsOf = (thread: string) => Array.from({ length: 12 }, (_, n) => `${thread}/${kinds[n % kinds.length]}-${n}`);
   const watched = await Promise.all(threads.map(thread => Promise.all(pods.map(pod => watch(pod, thread)))));
   await Promise.all(
-    threads.map(async thread => {
-      for (const text of textsOf(thread)) {
-        await send(thread, text);
+    threads.map(async (thread, at) => {
+      for (const [n, text] of textsOf(thread).entries()) {
+        // The pod that a thread is woken on takes it: each pod gets some.
+        await send(thread, text, n === 0 ? pods[at % pods.length] : anyPod());
         await sleep(Math.random() * 30); // so that some find a run that is on and some do not
       }
     }),
