@@ -10,6 +10,7 @@ import { backoffMs } from '../core/backoff.ts';
 import { errorMessage, invalidOption, SignalsError } from '../core/errors.ts';
 import { silentLogger } from '../core/logger.ts';
 import type { Logger } from '../core/logger.ts';
+import { ConnectionTelemetry } from './connection-telemetry.ts';
 
 export type RedisClient = Redis | Cluster;
 
@@ -54,6 +55,7 @@ export class RedisConnector {
   readonly #source: RedisSource;
   readonly #logger: Logger;
   readonly #commandTimeoutMs: number;
+  readonly #telemetry = new ConnectionTelemetry();
 
   /** Throws `SIG_OPTION_INVALID` when the source is ambiguous or its URL is none. */
   constructor(source: RedisSource, options: ConnectorOptions = {}) {
@@ -74,6 +76,7 @@ export class RedisConnector {
       seen.add(message);
     });
     client.on('ready', () => seen.clear());
+    this.#telemetry.watch(client, role);
     return client;
   }
 

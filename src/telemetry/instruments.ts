@@ -1,6 +1,16 @@
 /** The instruments of the metrics table, made once per meter. */
 
-import type { Counter, Histogram, Meter, MetricOptions, ObservableGauge, UpDownCounter } from '@opentelemetry/api';
+import type {
+  Counter,
+  Histogram,
+  Meter,
+  MetricOptions,
+  Observable,
+  ObservableCounter,
+  ObservableGauge,
+  ObservableUpDownCounter,
+  UpDownCounter,
+} from '@opentelemetry/api';
 
 import type { SourceTrouble } from '../contracts/lifecycle.ts';
 import type { RouteDecision } from '../core/outcomes.ts';
@@ -13,7 +23,9 @@ export type Instruments = Readonly<
   Record<NamesOf<'counter'>, Counter> &
     Record<NamesOf<'updowncounter'>, UpDownCounter> &
     Record<NamesOf<'histogram'>, Histogram> &
-    Record<NamesOf<'gauge'>, ObservableGauge>
+    Record<NamesOf<'gauge'>, ObservableGauge> &
+    Record<NamesOf<'observed counter'>, ObservableCounter> &
+    Record<NamesOf<'observed updowncounter'>, ObservableUpDownCounter>
 >;
 
 const routeDecisions: Readonly<Record<RouteDecision, true>> = {
@@ -57,10 +69,12 @@ export function createInstruments(meter: Meter): Instruments {
   return instruments;
 }
 
-function createInstrument(meter: Meter, metric: Table[keyof Table]): Counter | UpDownCounter | Histogram | ObservableGauge {
+function createInstrument(meter: Meter, metric: Table[keyof Table]): Counter | UpDownCounter | Histogram | Observable {
   const options: MetricOptions = { description: metric.description, unit: metric.unit };
   if (metric.kind === 'counter') return meter.createCounter(metric.name, options);
   if (metric.kind === 'updowncounter') return meter.createUpDownCounter(metric.name, options);
   if (metric.kind === 'gauge') return meter.createObservableGauge(metric.name, options);
+  if (metric.kind === 'observed counter') return meter.createObservableCounter(metric.name, options);
+  if (metric.kind === 'observed updowncounter') return meter.createObservableUpDownCounter(metric.name, options);
   return meter.createHistogram(metric.name, { ...options, advice: { explicitBucketBoundaries: [...metric.buckets] } });
 }

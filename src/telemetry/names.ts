@@ -28,6 +28,7 @@ export const keys = {
   decision: 'decision',
   errorType: 'error.type',
   reason: 'reason',
+  cpuMode: 'cpu.mode',
 } as const;
 
 /** Attributes of spans only. Times are milliseconds. */
@@ -61,7 +62,8 @@ export const spanKeys = {
   batchSize: 'signals.lease.batch_size',
 } as const;
 
-export type MetricKind = 'counter' | 'updowncounter' | 'histogram' | 'gauge';
+/** `observed...` are read when they are asked for; so is a gauge. */
+export type MetricKind = 'counter' | 'updowncounter' | 'histogram' | 'gauge' | 'observed counter' | 'observed updowncounter';
 
 interface Metric {
   readonly name: string;
@@ -115,7 +117,7 @@ export const metricTable = {
     name: 'signals.lease.handoff.gap',
     kind: 'histogram',
     unit: 's',
-    description: 'How long a thread with waiting signals had no owner, by the clock of the store.',
+    description: 'How long signals had waited without an owner when a thread got one, by the clock of the store; 0 when it was handed over.',
     buckets: operationSeconds,
   },
   leaseTakeovers: {
@@ -216,5 +218,23 @@ export const metricTable = {
     kind: 'gauge',
     unit: 's',
     description: 'Event loop delay, 99th percentile.',
+  },
+  processCpuTime: {
+    name: 'process.cpu.time',
+    kind: 'observed counter',
+    unit: 's',
+    description: 'CPU time of this process, all of its threads, by mode.',
+  },
+  processMemoryUsage: {
+    name: 'process.memory.usage',
+    kind: 'observed updowncounter',
+    unit: 'By',
+    description: 'Physical memory in use by this process.',
+  },
+  processUptime: {
+    name: 'process.uptime',
+    kind: 'gauge',
+    unit: 's',
+    description: 'How long this process has been running.',
   },
 } as const satisfies Record<string, Metric>;

@@ -1,4 +1,4 @@
-/** What is read rather than counted: the event loop, the settings in effect, what waits. */
+/** What is read rather than counted: the process and its event loop, the settings in effect, what waits. */
 
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 
@@ -12,6 +12,7 @@ import { errorMessage } from '../core/errors.ts';
 import { silentLogger } from '../core/logger.ts';
 import type { Logger } from '../core/logger.ts';
 import type { Instrumentation } from './instrumentation.ts';
+import { keys } from './names.ts';
 
 export interface Backlog {
   readonly waiting: number;
@@ -41,7 +42,7 @@ const unknown = Number.NaN;
 export function startRuntimeMetrics(options: RuntimeMetricsOptions): { stop(): void } {
   // Not in the context of whoever starts us: the timers go on for the life of the process.
   return context.with(ROOT_CONTEXT, () => {
-    const stops = [observeSettings(options), observeEventLoop(options), observeBacklog(options)];
+    const stops = [observeSettings(options), observeProcess(options), observeEventLoop(options), observeBacklog(options)];
     return { stop: () => stops.forEach(stop => stop()) };
   });
 }
@@ -55,6 +56,25 @@ function observeSettings({ instrumentation, settings }: RuntimeMetricsOptions): 
   return () => {
     leaseTtl.removeCallback(ttl);
     leaseRenewInterval.removeCallback(interval);
+  };
+}
+
+function observeProcess({ instrumentation }: RuntimeMetricsOptions): () => void {
+  const { processCpuTime, processMemoryUsage, processUptime } = instrumentation.instruments;
+  const cpu: ObservableCallback = result => {
+    const { user, system } = process.cpuUsage();
+    result.observe(user / 1e6, { [keys.cpuMode]: 'user' });
+    result.observe(system / 1e6, { [keys.cpuMode]: 'system' });
+  };
+  const memory: ObservableCallback = result => result.observe(process.memoryUsage.rss());
+  const uptime: ObservableCallback = result => result.observe(process.uptime());
+  processCpuTime.addCallback(cpu);
+  processMemoryUsage.addCallback(memory);
+  processUptime.addCallback(uptime);
+  return () => {
+    processCpuTime.removeCallback(cpu);
+    processMemoryUsage.removeCallback(memory);
+    processUptime.removeCallback(uptime);
   };
 }
 

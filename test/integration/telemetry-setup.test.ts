@@ -111,6 +111,9 @@ const expectedNames: Record<string, string> = {
   'signals.drain.duration': 'signals_drain_duration_seconds',
   'signals.drain.leases': 'signals_drain_leases_total',
   'nodejs.eventloop.delay.p99': 'nodejs_eventloop_delay_p99_seconds',
+  'process.cpu.time': 'process_cpu_time_seconds_total',
+  'process.memory.usage': 'process_memory_usage_bytes',
+  'process.uptime': 'process_uptime_seconds',
 };
 
 function prometheusType(metric: ReceivedMetric): string {
