@@ -69,6 +69,13 @@ export const lifecycle: BoardSpec = {
           traces: { name: 'config.reload' },
         },
         {
+          title: 'Trouble with following settings',
+          what: 'By reason. `missed`: a change that no watch told of, found by reading again. `expired` and `silent`: a watch that was begun anew.',
+          good: '0 but for an `expired` or `silent` now and then. `failed` that goes on: this pod does not hear of edits.',
+          queries: { '{{pod}} {{reason}}': sumBy('pod, reason', increase('signals_config_source_troubles_total')) },
+          traces: { name: 'config.reload' },
+        },
+        {
           title: 'Lease TTL in effect',
           good: 'the same on all pods within a minute of an edit.',
           queries: { '{{pod}}': `max by (pod) (${series(ttl)})` },

@@ -113,8 +113,8 @@ export const ownership: BoardSpec = {
         },
         {
           title: 'Time without an owner',
-          what: 'From when a thread with waiting signals lost its owner until the next one, by the clock of the store. Absent where the mailbox does not measure it.',
-          good: 'nothing: in order, ownership passes without a gap. After a crash at most one sweep interval. The buckets end at 10 s.',
+          what: 'How long signals waited without an owner until a pod took their thread, by the clock of the store. After a crash up to one sweep interval too much. Not measured by the embedded backend.',
+          good: '0 when a drain hands over; after a crash about one sweep interval. The buckets end at 10 s.',
           queries: {
             'half of them': quantile(0.5, 'signals_lease_handoff_gap_seconds'),
             '99 %': quantile(0.99, 'signals_lease_handoff_gap_seconds'),

@@ -1,7 +1,7 @@
 /** The process and what it runs on. */
 
 import type { BoardSpec } from '../dashboard.ts';
-import { quantile, rate, series, sumBy } from '../queries.ts';
+import { increase, quantile, rate, series, sumBy } from '../queries.ts';
 
 const delay = 'nodejs_eventloop_delay_p99_seconds';
 
@@ -34,6 +34,40 @@ export const runtime: BoardSpec = {
           queries: { '{{pod}}': `max by (pod) (${series(delay)} / ${series('signals_lease_renew_interval_seconds')})` },
           unit: 'percentunit',
           limits: { warn: 0.05, bad: 0.5 },
+        },
+        {
+          title: 'CPU of the process',
+          what: 'Cores in use, by mode. JavaScript runs on one; more than 1 is the garbage collector and native threads.',
+          good: 'below 0.7: at 1 the event loop has no time left. Much of `system`: many small reads and writes.',
+          queries: { '{{pod}} {{cpu_mode}}': sumBy('pod, cpu_mode', rate('process_cpu_time_seconds_total')) },
+        },
+        {
+          title: 'Memory of the process',
+          what: 'Physical memory, as the process sees it.',
+          good: 'flat over days, and well below the limit of the container.',
+          queries: { '{{pod}}': `max by (pod) (${series('process_memory_usage_bytes')})` },
+          unit: 'bytes',
+        },
+        {
+          title: 'Age of the process',
+          good: 'a straight line upwards. A drop is a restart: a drain in order, or a takeover for its threads.',
+          queries: { '{{pod}}': `max by (pod) (${series('process_uptime_seconds')})` },
+          unit: 's',
+        },
+      ],
+    },
+    {
+      title: 'Store',
+      panels: [
+        {
+          title: 'Connections to the store, by state',
+          good: 'all of them `ready`. `reconnecting`: lost and being made again. `connecting` for long: never there, look at the address.',
+          queries: { '{{pod}} {{role}} {{state}}': `${sumBy('pod, role, state', series('signals_redis_connection_status'))} > 0` },
+        },
+        {
+          title: 'Connections that were lost and came back',
+          good: '0. On all pods at one moment: the store was restarted or failed over. On one pod, again and again: its network.',
+          queries: { '{{pod}} {{role}}': sumBy('pod, role', increase('signals_redis_reconnects_total')) },
         },
         {
           title: 'Answers of the store, as the pods see them: 99 %',

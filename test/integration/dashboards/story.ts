@@ -125,6 +125,9 @@ export class Story {
     await this.#isSeen('new settings', 'min(signals_lease_ttl_seconds) == 4.5');
     writeFileSync(file, 'forever');
     await this.#isSeen('refused settings', 'sum(signals_config_reloads_total{outcome="rejected"}) > 0');
+    // Stays there: each look at the directory finds it again.
+    writeFileSync(join(this.#settings, 'not-a-setting'), 'x'.repeat(2 * 1024 * 1024));
+    await this.#isSeen('what is no setting', 'sum(signals_config_source_troubles_total{reason="unparsable"}) > 0');
   }
 
   async #longRuns(): Promise<void> {
