@@ -2,11 +2,12 @@
 
 import { context, metrics, ROOT_CONTEXT, SpanKind, trace } from '@opentelemetry/api';
 import { Redis } from 'ioredis';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 
 import { startRedis } from '../support/redis-server.ts';
 import type { RedisServer } from '../support/redis-server.ts';
 import { newEvent, recorder, StreamsFixture } from '../support/streams-fixture.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 import { parentOf, startHarness } from '../unit/telemetry/harness.ts';
 import type { Harness } from '../unit/telemetry/harness.ts';
@@ -119,5 +120,21 @@ describe('messaging telemetry', () => {
     for (const name of ['messaging.client.sent.messages', 'messaging.process.duration', 'messaging.client.operation.duration']) {
       expect(JSON.stringify(await harness.points(name))).not.toContain('thread-secret');
     }
+  });
+
+  it('shows for how long a reader has got no answer, whether the server refuses connections or is silent', async () => {
+    const proxy = await startTcpProxy(server.port);
+    onTestFinished(() => proxy.stop());
+    const pubsub = fixture.open({ url: proxy.url, blockMs: 50 });
+    const { callback } = recorder();
+    await pubsub.subscribe('t', callback, { group: 'workers' });
+    const ageS = async () => Number((await harness.points('signals.stream.reader.progress.age'))[0]?.value);
+    for (const outage of ['down', 'blackHole'] as const) {
+      await until('the reader is answered again and again', async () => (await ageS()) < 0.5);
+      proxy[outage]();
+      await until(`${outage}: the age grows`, async () => (await ageS()) > 1.5);
+      proxy.restore();
+    }
+    await until('the reader is answered again', async () => (await ageS()) < 0.5);
   });
 });

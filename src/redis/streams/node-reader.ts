@@ -14,11 +14,13 @@ import { errorMessage } from '../../core/errors.ts';
 import type { Logger } from '../../core/logger.ts';
 import { loadScript, runScript } from '../script-runner.ts';
 import { AckSender } from './ack-sender.ts';
+import { AnswerWatch } from './answer-watch.ts';
 import type { RawEntry } from './codec.ts';
 import { entriesOf } from './codec.ts';
 import { Doorbell } from './doorbell.ts';
 import { GapCheck } from './gap-check.ts';
-import { isMoved, isNoGroup, isRefused, isTransient } from './failures.ts';
+import { FailedReads } from './failed-reads.ts';
+import { isMoved, isRefused } from './failures.ts';
 import { FanoutFeed } from './fanout-feed.ts';
 import type { Feed } from './feed.ts';
 import { GroupFeed } from './group-feed.ts';
@@ -66,6 +68,8 @@ export class NodeReader implements GroupReader {
   readonly #acks: AckSender;
   readonly #queue: ReadQueue;
   readonly #gaps: GapCheck;
+  readonly #watch: AnswerWatch;
+  readonly #failedReads: FailedReads;
   readonly #findPosition = loadScript('find-position');
   readonly #feeds = new Map<string, Feed[]>();
   #phase: Phase = 'connecting';
@@ -74,8 +78,6 @@ export class NodeReader implements GroupReader {
   #reads = 0;
   #scheduled = false;
   #attempts = 0;
-  #askedMs = 0;
-  #answeredMs: number;
   #timers = new Set<Timer>();
   #ticker: Timer | undefined;
   #sweep: Feed[] = [];
@@ -84,7 +86,7 @@ export class NodeReader implements GroupReader {
     this.#options = options;
     this.name = options.name;
     this.#clock = options.clock;
-    this.#answeredMs = options.clock.monotonicMs();
+    this.#watch = new AnswerWatch(options.clock);
     const { reader, bell } = options.open();
     this.#reader = reader;
     this.#bell = new Doorbell(bell, options.returnChannel, {
@@ -95,6 +97,12 @@ export class NodeReader implements GroupReader {
     this.#acks = new AckSender(reader, options.cluster, feed => options.moved(feed));
     this.#queue = new ReadQueue(options.cluster);
     this.#gaps = new GapCheck(reader);
+    this.#failedReads = new FailedReads({
+      ...options,
+      ring: feed => this.ring(feed),
+      later: (delayMs, action) => this.#later(delayMs, action),
+      isRung: () => this.#phase === 'tracking',
+    });
     reader.on('close', () => this.#lost());
     reader.on('ready', () => void this.#attach());
     bell.on('ready', () => void this.#attach());
@@ -111,7 +119,7 @@ export class NodeReader implements GroupReader {
 
   /** Seconds since the server last answered. */
   get silenceS(): number {
-    return (this.#clock.monotonicMs() - this.#answeredMs) / 1000;
+    return this.#watch.silenceMs / 1000;
   }
 
   add(feed: Feed): void {
@@ -224,7 +232,7 @@ export class NodeReader implements GroupReader {
     if (epoch !== this.#epoch) return;
     this.#phase = phase;
     this.#attempts = 0;
-    this.#answered();
+    this.#watch.answered();
     this.#reads = 0;
     for (const feed of this.feeds()) {
       feed.schedule.checkGap = true;
@@ -273,9 +281,9 @@ export class NodeReader implements GroupReader {
 
   #sendAcks(): void {
     if (this.#acks.waiting) {
-      this.#asked();
+      this.#watch.asked();
       void this.#acks.send().then(answered => {
-        if (answered) this.#answered();
+        if (answered) this.#watch.answered();
         if (this.#acks.waiting) this.#schedule();
       });
     }
@@ -291,7 +299,7 @@ export class NodeReader implements GroupReader {
 
   async #read(batch: Batch, epoch: number): Promise<void> {
     this.#reads++;
-    this.#asked();
+    this.#watch.asked();
     for (const feed of batch.feeds) {
       feed.schedule.state = 'reading';
       feed.schedule.rung = false;
@@ -309,9 +317,9 @@ export class NodeReader implements GroupReader {
     // The connection went: whoever came after it has put these feeds back to be read.
     if (epoch !== this.#epoch) return this.#stale(batch, reply);
     this.#reads--;
-    this.#answered();
+    this.#watch.answered();
     if (reply) this.#deliver(batch, reply);
-    else this.#failed(batch, failure);
+    else this.#failedReads.add(batch.feeds, failure);
     this.#schedule();
   }
 
@@ -362,83 +370,34 @@ export class NodeReader implements GroupReader {
     }
   }
 
-  #failed(batch: Batch, error: unknown): void {
-    for (const feed of batch.feeds) {
-      feed.schedule.state = 'idle';
-      // One feed of many is the cause: each is read alone until it has been read.
-      if (batch.feeds.length > 1) {
-        feed.schedule.alone = true;
-        this.ring(feed);
-      } else {
-        this.#failedAlone(feed, error);
-      }
-    }
-  }
-
-  #failedAlone(feed: Feed, error: unknown): void {
-    feed.schedule.failures++;
-    if (isMoved(error)) return this.#options.moved(feed);
-    if (isNoGroup(error) && feed instanceof GroupFeed) return void this.#recover(feed);
-    if (!isTransient(error) && feed.schedule.failures === 1) {
-      this.#options.logger.warn('a stream cannot be read; it is tried again', {
-        topic: feed.topic,
-        group: feed.group,
-        error: errorMessage(error),
-      });
-    }
-    this.#later(backoffMs(feed.schedule.failures, 50, 5000), () => this.ring(feed));
-  }
-
-  async #recover(feed: GroupFeed): Promise<void> {
-    try {
-      // Without a stream there is nothing to do: its next write rings.
-      const made = await this.#options.commands.recover(feed);
-      if (!made && this.#phase === 'tracking') return;
-    } catch (error) {
-      this.#options.logger.debug('a consumer group could not be re-created yet', {
-        topic: feed.topic,
-        group: feed.group,
-        error: errorMessage(error),
-      });
-    }
-    this.#later(backoffMs(feed.schedule.failures, 20, 5000), () => this.ring(feed));
-  }
-
-  #asked(): void {
-    this.#askedMs ||= this.#clock.monotonicMs();
-  }
-
-  #answered(): void {
-    this.#askedMs = 0;
-    this.#answeredMs = this.#clock.monotonicMs();
-  }
-
-  /** The hard deadline: a half-open socket never fails by itself. */
   #tick(): void {
     const { blockMs } = this.#options.settings;
     this.#ticker = this.#clock.after(blockMs, () => {
-      this.#watch(blockMs * silenceLimit);
+      this.#checkAnswers(blockMs * silenceLimit);
       this.#sweepSome(blockMs);
       this.#tick();
     });
   }
 
-  #watch(limitMs: number): void {
+  #checkAnswers(limitMs: number): void {
     if (!this.#up) return;
-    const nowMs = this.#clock.monotonicMs();
-    if (this.#askedMs > 0 && nowMs - this.#askedMs > limitMs) {
+    if (this.#watch.waitingMs > limitMs) {
       this.#options.logger.warn('a reader gave no answer in time; it is connected again', { node: this.name, limitMs });
-      this.#askedMs = 0;
+      this.#watch.forget();
       this.#reader.disconnect(true);
       this.#bell.connection.disconnect(true);
-      return;
+    } else if (!this.#watch.waiting && this.#watch.silenceMs >= limitMs / 2) {
+      this.#ask();
     }
-    if (this.#askedMs > 0 || nowMs - this.#answeredMs < limitMs / 2) return;
-    this.#asked();
+  }
+
+  /** Nothing was read for a while: is there still somebody who would ring? */
+  #ask(): void {
+    this.#watch.asked();
     const epoch = this.#epoch;
     Promise.all([this.#reader.ping(), this.#bell.connection.ping()]).then(
       () => {
-        if (epoch === this.#epoch) this.#answered();
+        if (epoch === this.#epoch) this.#watch.answered();
       },
       () => {},
     );
