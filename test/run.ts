@@ -4,21 +4,11 @@
  */
 
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 
-interface Counts {
-  passed: number;
-  failed: number;
-}
-
-interface VitestReport {
-  success: boolean;
-  numPassedTests: number;
-  numFailedTests: number;
-  testResults: { name: string; status: string; assertionResults: { status: string }[] }[];
-}
+import { missingBuilds, missingPackages } from './cluster/programs.ts';
+import { runVitest } from './support/vitest-report.ts';
+import type { Counts } from './support/vitest-report.ts';
 
 /** Programs that tests start, and the Debian packages that have them. */
 const programs = { 'redis-server': 'redis-server', prometheus: 'prometheus', promtool: 'prometheus' } as const;
@@ -30,7 +20,12 @@ const env = { ...process.env, PATH: [bin, process.env['PATH']].join(delimiter) }
 
 function main(): void {
   for (const [program, debianPackage] of Object.entries(programs)) provide(program, debianPackage);
-  const counts = [check('types', 'tsc', ['-p', 'tsconfig.json']), check('lint', 'oxlint', ['--type-aware', '--deny-warnings']), tests()];
+  const counts = [
+    check('types', 'tsc', ['-p', 'tsconfig.json']),
+    check('lint', 'oxlint', ['--type-aware', '--deny-warnings']),
+    runVitest([], { cwd: root, env }),
+    ...clusterTests(),
+  ];
   const passed = counts.reduce((sum, count) => sum + count.passed, 0);
   const failed = counts.reduce((sum, count) => sum + count.failed, 0);
   console.log(`${passed} passed, ${failed} failed`);
@@ -60,44 +55,20 @@ function giveUp(message: string): never {
   process.exit(1);
 }
 
+/** A cluster takes longer than all other tests together, so it is only made when asked for. */
+function clusterTests(): Counts[] {
+  if (process.env['CLUSTER_TESTS'] === '1') return [check('the chart in a cluster', process.execPath, ['test/cluster/run.ts'])];
+  const missing = [...missingPackages(), ...missingBuilds()];
+  const needs = missing.length > 0 ? `; missing here, and made then: ${missing.join(', ')}` : '';
+  console.log(`NOT RUN: the chart in a real cluster (npm run test:cluster, or CLUSTER_TESTS=1${needs})`);
+  return [];
+}
+
 function check(name: string, command: string, args: readonly string[]): Counts {
   console.log(`checking ${name}`);
   const ok = spawnSync(command, args, { stdio: 'inherit', cwd: root, env }).status === 0;
   if (!ok) console.log(`${name} failed`);
   return { passed: ok ? 1 : 0, failed: ok ? 0 : 1 };
-}
-
-function tests(): Counts {
-  const directory = mkdtempSync(join(tmpdir(), 'signals-tests-'));
-  const file = join(directory, 'report.json');
-  try {
-    const args = ['run', '--reporter=default', '--reporter=json', `--outputFile.json=${file}`];
-    const { status } = spawnSync('vitest', args, { stdio: 'inherit', cwd: root, env });
-    return countsOf(file, status === 0);
-  } finally {
-    rmSync(directory, { recursive: true, force: true });
-  }
-}
-
-function countsOf(file: string, succeeded: boolean): Counts {
-  const report = readReport(file);
-  const passed = report?.numPassedTests ?? 0;
-  // A file that could not be loaded, or whose hooks failed, has no failed test of its own.
-  const broken = report?.testResults.filter(
-    ({ status, assertionResults }) => status === 'failed' && assertionResults.every(test => test.status !== 'failed'),
-  );
-  const failed = (report?.numFailedTests ?? 0) + (broken?.length ?? 0);
-  // Whatever else made it fail (an unhandled error, a leak, no tests at all) must not look like success.
-  return { passed, failed: failed === 0 && !(succeeded && passed > 0) ? 1 : failed };
-}
-
-function readReport(file: string): VitestReport | undefined {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8')) as VitestReport;
-  } catch (error) {
-    console.log(`the report of the tests can't be read: ${String(error)}`);
-    return undefined;
-  }
 }
 
 main();

@@ -15,6 +15,8 @@ export interface GoModule {
   readonly folder: string;
   /** Of its programs below the cache. */
   readonly cache: string;
+  /** The module is itself the program: there are none below `cmd`. */
+  readonly isProgram?: boolean;
   /** For the linker, by the module's version. */
   readonly flags?: (version: string) => string;
 }
@@ -28,7 +30,7 @@ export function versionOf({ path, folder }: GoModule): string {
   return version;
 }
 
-/** Where the program is, if it was built. `name`: the last part of its package, `<module>/cmd/<name>`. */
+/** Where the program is, if it was built. `name`: the last part of its package, `<module>/cmd/<name>` unless the module is the program. */
 export function programPath(module: GoModule, name: string): string {
   return join(homedir(), '.cache', 'signals-runtime', module.cache, versionOf(module), name);
 }
@@ -46,9 +48,10 @@ export function buildProgram(module: GoModule, name: string): string {
   mkdirSync(join(path, '..'), { recursive: true });
   const partial = `${path}.${process.pid}.part`;
   const flags = ['-s -w', module.flags?.(version) ?? ''].join(' ').trim();
+  const main = module.isProgram === true ? module.path : `${module.path}/cmd/${name}`;
   const { status, error } = spawnSync(
     'nice',
-    ['-n', '19', 'go', 'build', '-p', '1', '-trimpath', '-ldflags', flags, '-o', partial, `${module.path}/cmd/${name}`],
+    ['-n', '19', 'go', 'build', '-p', '1', '-trimpath', '-ldflags', flags, '-o', partial, main],
     { cwd: module.folder, stdio: 'inherit' },
   );
   if (error) throw error;

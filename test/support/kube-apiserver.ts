@@ -1,6 +1,6 @@
 /**
- * A real control plane's API server on a real etcd, with RBAC and ServiceAccounts, on free ports of the loopback. Nothing schedules
- * or runs pods there: they are objects, which is all that Events and annotations need.
+ * A real control plane's API server on a real etcd, with RBAC and ServiceAccounts, on free ports. By itself it is on the loopback, and
+ * nothing schedules or runs pods there: they are objects, which is all that Events and annotations need. test/cluster adds the rest.
  */
 
 import { spawn } from 'node:child_process';
@@ -23,6 +23,11 @@ export interface ApiAnswer {
 export interface KubeApiserver {
   readonly url: string;
   readonly caFile: string;
+  /** Of a user who may do everything. */
+  readonly adminToken: string;
+  /** With which tokens of ServiceAccounts are signed. */
+  readonly signingKeyFile: string;
+  readonly pid: number;
   /** As an administrator. */
   ask(method: string, path: string, body?: unknown): Promise<ApiAnswer>;
   /** Like `ask`, and throws unless it was done. */
@@ -41,13 +46,21 @@ export interface KubeApiserver {
 
 const adminToken = 'administrator-of-this-test';
 
-export async function startKubeApiserver(binary: string): Promise<KubeApiserver> {
+export interface KubeApiserverOptions {
+  /** Where it listens and can be reached. */
+  readonly address?: string;
+  /** There are nodes and the controllers that belong to them: pods get the account and the token that they ask for. */
+  readonly withNodes?: boolean;
+}
+
+export async function startKubeApiserver(binary: string, options: KubeApiserverOptions = {}): Promise<KubeApiserver> {
   const directory = mkdtempSync(join(tmpdir(), 'signals-kube-'));
   const [etcdPort, peerPort, port] = [await freePort(), await freePort(), await freePort()];
   const etcd = startEtcd(directory, etcdPort, peerPort);
-  const args = apiserverArgs(directory, etcdPort, port);
+  const { address = '127.0.0.1', withNodes = false } = options;
+  const args = apiserverArgs({ directory, etcdPort, port, address, withNodes });
   const caFile = join(directory, 'certs', 'apiserver.crt');
-  const url = `https://127.0.0.1:${port}`;
+  const url = `https://${address}:${port}`;
   const ask = (method: string, path: string, body?: unknown) => askServer(url + path, { method, token: adminToken, caFile, body });
   let server: ChildProcess | undefined;
   const launch = async () => {
@@ -78,7 +91,10 @@ export async function startKubeApiserver(binary: string): Promise<KubeApiserver>
     throw error;
   }
   return {
-    url, caFile, ask, must, kill, stop,
+    get pid() {
+      return server?.pid ?? -1;
+    },
+    url, caFile, adminToken, signingKeyFile: join(directory, 'sa.key'), ask, must, kill, stop,
     async tokenOf(namespace, serviceAccount) {
       const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${serviceAccount}/token`;
       const { status } = await must('POST', path, { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: { audiences: [] } });
@@ -108,7 +124,13 @@ function startEtcd(directory: string, port: number, peerPort: number): ChildProc
   return child;
 }
 
-function apiserverArgs(directory: string, etcdPort: number, port: number): string[] {
+interface Layout extends Required<KubeApiserverOptions> {
+  readonly directory: string;
+  readonly etcdPort: number;
+  readonly port: number;
+}
+
+function apiserverArgs({ directory, etcdPort, port, address, withNodes }: Layout): string[] {
   const file = (name: string, text: string) => {
     writeFileSync(join(directory, name), text, { mode: 0o600 });
     return join(directory, name);
@@ -120,14 +142,16 @@ function apiserverArgs(directory: string, etcdPort: number, port: number): strin
   });
   return [
     `--etcd-servers=http://127.0.0.1:${etcdPort}`,
-    '--bind-address=127.0.0.1', '--advertise-address=127.0.0.1', `--secure-port=${port}`,
+    `--bind-address=${address}`, `--advertise-address=${address}`, `--secure-port=${port}`,
     `--cert-dir=${join(directory, 'certs')}`, // it makes its own certificate there
-    '--endpoint-reconciler-type=none', '--service-cluster-ip-range=10.0.0.0/24',
+    '--service-cluster-ip-range=10.0.0.0/24',
     '--authorization-mode=RBAC', `--token-auth-file=${file('tokens.csv', `${adminToken},admin,admin,system:masters\n`)}`,
     '--service-account-issuer=https://kubernetes.default.svc', '--api-audiences=https://kubernetes.default.svc',
     `--service-account-key-file=${file('sa.pub', publicKey)}`, `--service-account-signing-key-file=${file('sa.key', privateKey)}`,
-    // Nothing here makes the default ServiceAccount that it asks of every pod.
-    '--disable-admission-plugins=ServiceAccount',
+    ...(withNodes
+      ? ['--kubelet-preferred-address-types=InternalIP', '--allow-privileged=true']
+      // Nobody is there who makes the default ServiceAccount that it asks of every pod, nor can the loopback be an endpoint.
+      : ['--disable-admission-plugins=ServiceAccount', '--endpoint-reconciler-type=none']),
     '--profiling=false', '-v=0',
   ];
 }
