@@ -67,7 +67,7 @@ export function reportingMailbox(mailbox: ThreadMailbox, to: LifecycleListener):
     append: (thread, grant, chunks) => fenced(() => mailbox.append(thread, grant, chunks)),
     settle: request => (endsOffer(request) ? mailbox.settle(request) : fenced(() => mailbox.settle(request))),
     follow: request => mailbox.follow(request),
-    abort: (thread, expectedRunId) => mailbox.abort(thread, expectedRunId),
+    abort: (thread, request) => mailbox.abort(thread, request),
     due: limit => mailbox.due(limit),
     inspect: thread => mailbox.inspect(thread),
     waiting: limit => mailbox.waiting(limit),

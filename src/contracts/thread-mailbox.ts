@@ -115,6 +115,11 @@ export interface Settlement {
   readonly waiting: number;
 }
 
+export interface Appended {
+  /** Somebody asked to abort this run: said here as well, since the hint may have been lost. */
+  readonly abortRequested: boolean;
+}
+
 export interface OutputChunk {
   /** Position in the thread's output; a reader that comes back says the last one that it saw. */
   readonly id: string;
@@ -128,9 +133,19 @@ export interface FollowRequest {
   readonly signal: AbortSignal;
 }
 
+export interface AbortRequest {
+  /** Only if this run is still the one that is on. */
+  readonly expectedRunId?: string;
+  /** Discard what waits behind the run, in the same step. What the run was given stays its own. */
+  readonly clearWaiting?: boolean;
+}
+
 export interface AbortOutcome {
+  /** The run that was on has been asked to stop. If none was, nothing was discarded either. */
   readonly aborted: boolean;
   readonly runId?: string;
+  /** Ids of the signals that were discarded. What a first try took whose reply was lost is not among them. */
+  readonly cancelledSignalIds: readonly string[];
 }
 
 /** What the store tells an instance. A hint may be lost; that costs time, never a signal. */
@@ -166,14 +181,14 @@ export interface ThreadMailbox {
    * Put chunks on the output, fenced: throws `SIG_LEASE_LOST` to a stale owner (L6). After another failure the same chunks
    * may be given again; they are not put there twice. One call per grant at a time.
    */
-  append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void>;
+  append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<Appended>;
   /**
    * Resolves when the position to read from is fixed: whatever is put out after that will be read. A reader that was away or
    * slow for longer than output is kept gets a chunk of type `signals-missed` in place of what it missed.
    */
   follow(request: FollowRequest): Promise<AsyncIterable<OutputChunk>>;
   /** Ask the owner, wherever it is, to stop its run. */
-  abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome>;
+  abort(thread: ThreadRef, request?: AbortRequest): Promise<AbortOutcome>;
   /** Threads that somebody must look at now: waiting, and as far as is known without an owner. At most `limit`. */
   due(limit: number): Promise<ThreadRef[]>;
   inspect(thread: ThreadRef): Promise<ThreadState>;

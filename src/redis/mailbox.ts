@@ -11,6 +11,8 @@ import { parseThreadName, partitionCount, partitionOf, threadLeaseKey, threadNam
 import type { ThreadRef } from '../contracts/thread.ts';
 import type {
   AbortOutcome,
+  AbortRequest,
+  Appended,
   DeliverRequest,
   Delivery,
   FollowRequest,
@@ -219,7 +221,7 @@ export class RedisMailbox implements ThreadMailbox {
     return { waiting: reply.number(1) };
   }
 
-  async append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void> {
+  async append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<Appended> {
     const keys = this.#keys.thread(thread);
     const batch = (this.#batches.get(grant) ?? 0) + 1;
     const reply = await this.#run(
@@ -232,16 +234,18 @@ export class RedisMailbox implements ThreadMailbox {
     );
     if (reply.code === 'lost') throw lost(grant);
     this.#batches.set(grant, batch);
+    return { abortRequested: reply.number(0) === 1 };
   }
 
-  async abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome> {
+  async abort(thread: ThreadRef, { expectedRunId = '', clearWaiting = false }: AbortRequest = {}): Promise<AbortOutcome> {
     const keys = this.#keys.thread(thread);
     const reply = await this.#run(
       this.#scripts.abort,
-      [keys.lease, keys.state],
-      [threadName(thread), expectedRunId ?? '', this.#instanceChannels(thread)],
+      [keys.lease, keys.inbox, keys.state, keys.index],
+      [threadName(thread), expectedRunId, this.#instanceChannels(thread), clearWaiting ? 1 : 0],
     );
-    return reply.code === 'asked' ? { aborted: true, runId: reply.text(0) } : { aborted: false };
+    if (reply.code !== 'asked') return { aborted: false, cancelledSignalIds: [] };
+    return { aborted: true, runId: reply.text(0), cancelledSignalIds: reply.texts(1) };
   }
 
   follow(request: FollowRequest): Promise<AsyncIterable<OutputChunk>> {

@@ -11,6 +11,8 @@ import type { Context } from '@opentelemetry/api';
 import type { Chunk } from '../contracts/agent.ts';
 import type {
   AbortOutcome,
+  AbortRequest,
+  Appended,
   DeliverRequest,
   Delivery,
   FollowRequest,
@@ -94,7 +96,7 @@ class InstrumentedMailbox implements ThreadMailbox {
     return taken;
   }
 
-  append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void> {
+  append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<Appended> {
     return this.#fenced(() => this.#inner.append(thread, grant, chunks));
   }
 
@@ -116,8 +118,8 @@ class InstrumentedMailbox implements ThreadMailbox {
     return this.#inner.follow(request);
   }
 
-  abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome> {
-    return this.#inner.abort(thread, expectedRunId);
+  abort(thread: ThreadRef, request?: AbortRequest): Promise<AbortOutcome> {
+    return this.#inner.abort(thread, request);
   }
 
   due(limit: number): Promise<ThreadRef[]> {

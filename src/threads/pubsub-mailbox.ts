@@ -24,7 +24,7 @@ import type { PubSub } from '../contracts/pubsub.ts';
 import { parseOwner, threadName } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import type {
-  AbortOutcome, DeliverRequest, Delivery, FollowRequest, Grant, LeaseClaim, MailboxLimits, MailboxListener,
+  AbortOutcome, AbortRequest, Appended, DeliverRequest, Delivery, FollowRequest, Grant, LeaseClaim, MailboxLimits, MailboxListener,
   OutputChunk, Settlement, SettleRequest, Taken, TakeRequest, ThreadMailbox, ThreadState,
 } from '../contracts/thread-mailbox.ts';
 import { elapsedMs, instant, systemClock } from '../core/clock.ts';
@@ -56,6 +56,8 @@ export interface PubSubMailboxOptions {
   /** Longest wait for another instance, ms. Default 2000. */
   replyLimitMs?: number;
 }
+
+const notAborted: AbortOutcome = { aborted: false, cancelledSignalIds: [] };
 
 /** Between two looks at a thread whose owner changes while we look. */
 const retryPauseMs = 5;
@@ -96,7 +98,7 @@ export class PubSubMailbox implements ThreadMailbox {
       logger: this.#logger,
       replyLimitMs: this.#replyLimitMs,
       deliver: request => this.#deliverAsOwner(request),
-      abort: (thread, expectedRunId) => this.#abortOwn(thread, expectedRunId),
+      abort: (thread, request) => this.#abortOwn(thread, request),
       due: limit => this.#dueHere(limit),
       onArrival: thread => this.#hint(listener => listener.onArrival(thread)),
       onOrphan: thread => this.#hint(listener => listener.onOrphan(thread)),
@@ -285,8 +287,11 @@ export class PubSubMailbox implements ThreadMailbox {
     local.inbox.giveBack(returned);
   }
 
-  async append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<void> {
-    await this.#asOwner(thread, grant, local => this.#put(local, chunks));
+  async append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<Appended> {
+    return await this.#asOwner(thread, grant, async (local, run) => {
+      await this.#put(local, chunks);
+      return { abortRequested: run.abortRequested };
+    });
   }
 
   async #put(local: LocalThread, chunks: readonly Chunk[]): Promise<void> {
@@ -309,27 +314,30 @@ export class PubSubMailbox implements ThreadMailbox {
     return followOutput({ threads: this.#threads, feeds: this.#feeds, link, leases: this.#leases, clock: this.#clock }, request);
   }
 
-  async abort(thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome> {
+  async abort(thread: ThreadRef, request: AbortRequest = {}): Promise<AbortOutcome> {
+    const { expectedRunId } = request;
     await this.#peers.start();
     return await this.#untilSettled(thread, async () => {
       const owner = await this.#leases.ownerOf(thread);
-      if (owner === undefined || (expectedRunId !== undefined && runOf(owner) !== expectedRunId)) return { aborted: false };
-      if (this.#isOwn(owner)) return await this.#abortOwn(thread, expectedRunId);
-      return await this.#peers.abort(instanceOf(owner), thread, expectedRunId);
+      if (owner === undefined || (expectedRunId !== undefined && runOf(owner) !== expectedRunId)) return notAborted;
+      if (this.#isOwn(owner)) return await this.#abortOwn(thread, request);
+      return await this.#peers.abort(instanceOf(owner), thread, request);
     });
   }
 
   /** `undefined` when this instance is not the owner. */
-  async #abortOwn(thread: ThreadRef, expectedRunId: string | undefined): Promise<AbortOutcome | undefined> {
+  async #abortOwn(thread: ThreadRef, { expectedRunId, clearWaiting = false }: AbortRequest): Promise<AbortOutcome | undefined> {
     return await this.#turns.run(threadName(thread), async () => {
       const owner = await this.#leases.ownerOf(thread);
-      const run = this.#threads.find(thread)?.run;
+      const local = this.#threads.at(thread);
+      const { run } = local;
       if (owner === undefined || !this.#isOwn(owner)) return undefined;
       const runId = runOf(owner);
-      if (run?.owner !== owner || (expectedRunId !== undefined && runId !== expectedRunId)) return { aborted: false };
+      if (run?.owner !== owner || (expectedRunId !== undefined && runId !== expectedRunId)) return notAborted;
       run.abortRequested = true;
+      const cancelledSignalIds = clearWaiting ? local.inbox.cancel(undefined, true) : [];
       this.#hint(listener => listener.onAbort({ ...thread }, runId));
-      return { aborted: true, runId };
+      return { aborted: true, runId, cancelledSignalIds };
     });
   }
 

@@ -19,6 +19,8 @@ export interface RunOutputOptions {
   thread: ThreadRef;
   lease: HeldLease;
   clock: Clock;
+  /** Somebody asked to abort the run. May be called more than once. */
+  onAbortRequested: () => void;
 }
 
 export class RunOutput {
@@ -47,13 +49,14 @@ export class RunOutput {
   }
 
   async #send(): Promise<void> {
-    const { mailbox, thread, lease, clock } = this.#options;
+    const { mailbox, thread, lease, clock, onAbortRequested } = this.#options;
     try {
       // Chunks that an agent yields without waiting go together.
       await Promise.resolve();
       while (this.#gathered.length > 0) {
         const batch = this.#gathered.splice(0, batchSize);
-        await whileHeld(lease, clock, () => mailbox.append(thread, lease.grant, batch));
+        const { abortRequested } = await whileHeld(lease, clock, () => mailbox.append(thread, lease.grant, batch));
+        if (abortRequested) onAbortRequested();
       }
     } catch (error) {
       this.#failure = { error };

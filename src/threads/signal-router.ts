@@ -99,14 +99,7 @@ export class SignalRouter implements ThreadService, MailboxListener {
   }
 
   async abort(thread: ThreadRef, { expectedRunId, clearPendingSignals = false }: AbortOptions = {}): Promise<AbortOutcome> {
-    const { mailbox, operations } = this.#options;
-    if (clearPendingSignals) {
-      const { owner } = await mailbox.inspect(thread);
-      const isOn = owner !== undefined && (expectedRunId ?? parseOwner(owner).runId) === parseOwner(owner).runId;
-      if (!isOn) return { aborted: false };
-      await operations.cancel(thread);
-    }
-    return await mailbox.abort(thread, expectedRunId);
+    return await this.#options.mailbox.abort(thread, { clearWaiting: clearPendingSignals, ...(expectedRunId === undefined ? {} : { expectedRunId }) });
   }
 
   inspect(thread: ThreadRef): Promise<ThreadState> {

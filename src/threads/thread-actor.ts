@@ -148,7 +148,7 @@ export class ThreadActor {
     const agent = this.#agent(agentId, lease);
     if (!agent) return undefined;
     const { mailbox, clock } = this.#context;
-    const output = new RunOutput({ mailbox, thread: this.thread, lease, clock });
+    const output = new RunOutput({ mailbox, thread: this.thread, lease, clock, onAbortRequested: () => this.#run?.stop('aborted') });
     const run = new Run({ agentId, agent: agent.run, runId: this.runId, thread: this.thread, lease, output, entries });
     const { end, error } = await this.#observed(run, lease, taken);
     if (end === 'lease_lost') throw error;

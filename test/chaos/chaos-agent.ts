@@ -1,12 +1,13 @@
 /**
- * The agent of a chaos run, a user's module: notes in a Redis of its own that it started, did something for each signal, and
- * ended. It looks at its abort signal in the same breath as it acts, as an agent must.
+ * The agents of a chaos run, a user's module: note in a Redis of its own that they started, did something for each signal, and
+ * ended. They look at their abort signal in the same breath as they act, as an agent must; and end their process when told to.
  */
 
 import { Redis } from 'ioredis';
 
 import type { AgentRun, Chunk } from '../../src/contracts/agent.ts';
-import type { Note } from './history.ts';
+import type { Given, Note } from './history.ts';
+import { agentIds, endKey } from './names.ts';
 import { watchForStalls } from './stalls.ts';
 
 const pod = process.env['INSTANCE_NAME'] ?? '';
@@ -17,17 +18,30 @@ const redis = new Redis(process.env['CHAOS_NOTES_URL'] ?? '', { lazyConnect: tru
 await redis.connect();
 watchForStalls(stall => void redis.rpush('stalls', JSON.stringify({ ...stall, kind: 'process stalled', pod })));
 
-export async function* chaos(run: AgentRun): AsyncGenerator<Chunk> {
+async function* chaos(run: AgentRun): AsyncGenerator<Chunk> {
+  let given = [...run.signals];
+  await noteGiven(run, given.map(({ id }) => id));
   await note(run, 'start');
   yield { type: 'start', runId: run.runId };
-  for (let given = [...run.signals]; given.length > 0; given = run.arrivals.drain()) {
+  while (given.length > 0) {
     for (const signal of given) {
       await work(run);
       await note(run, 'signal', signal.id);
       yield { type: 'text-delta', runId: run.runId, payload: { text: signal.id } };
     }
+    given = run.arrivals.drain();
+    await noteGiven(run, given.map(({ id }) => id));
   }
   await note(run, 'end');
+}
+
+export default Object.fromEntries(agentIds.map(id => [id, chaos]));
+
+/** Evidence, not an effect: also of a run that is told to stop before it does anything. */
+async function noteGiven(run: AgentRun, signalIds: readonly string[]): Promise<void> {
+  if (signalIds.length === 0) return;
+  const given: Given = { thread: run.thread.threadId, runId: run.runId, signalIds };
+  await redis.rpush('given', JSON.stringify(given));
 }
 
 /** The time is read first: whatever stops the process from here on, the look at the abort signal comes after it. */
@@ -39,6 +53,7 @@ async function note(run: AgentRun, event: Note['event'], signalId?: string): Pro
     atMs,
     thread: run.thread.threadId,
     pod,
+    agent: run.agentId,
     runId: run.runId,
     token: run.fencingToken ?? 0,
     attempt: run.attempt,
@@ -49,6 +64,7 @@ async function note(run: AgentRun, event: Note['event'], signalId?: string): Pro
 
 /** Mostly a few ms, sometimes some 100; seldom in steps for longer than a lease lasts, or no owner would be lost meanwhile. */
 async function work(run: AgentRun): Promise<void> {
+  await endIfTold();
   const share = Math.random();
   if (share > 0.97) {
     for (let step = 0; step < 20; step++) {
@@ -57,6 +73,16 @@ async function work(run: AgentRun): Promise<void> {
     }
   }
   await sleep(run, share < 0.8 ? longestWorkMs * 0.15 * share : longestWorkMs * share);
+}
+
+async function endIfTold(): Promise<void> {
+  const how = await redis.getdel(endKey(pod));
+  if (how === 'exit') process.exit(13);
+  if (how === 'crash') {
+    setImmediate(() => {
+      throw new Error('told to crash');
+    });
+  }
 }
 
 async function sleep(run: AgentRun, forMs: number): Promise<void> {

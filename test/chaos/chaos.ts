@@ -3,7 +3,8 @@
  *
  * - fleet.ts      pods and servers        - clients.ts   who sends
  * - faults.ts     what goes wrong         - evidence.ts  what is left to look at
- * - chaos-agent.ts the agent on the pods  - checker.ts   what the guarantees say about it
+ * - meddler.ts    who changes their mind
+ * - chaos-agent.ts the agents on the pods - checker.ts   what the guarantees say about it
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
@@ -15,14 +16,19 @@ import { NoteReader, readStore } from './evidence.ts';
 import { FaultMaker } from './faults.ts';
 import { startFleet } from './fleet.ts';
 import type { Fleet } from './fleet.ts';
-import type { Fault, History, Note } from './history.ts';
+import type { Fault, History, Note, Withdrawal } from './history.ts';
+import { Meddler } from './meddler.ts';
 import type { ChaosOptions } from './options.ts';
 import { seededRandom } from './random.ts';
 import type { Random } from './random.ts';
+import { findLost } from './signals.ts';
 import { watchForStalls, watchRedis } from './stalls.ts';
+import { promisedTakeoverMs } from './takeover.ts';
 
 /** From the last fault until everything must be at rest: a drain, a start, the longest reconnect, the last signals. */
 const restLimitMs = 60_000;
+/** Between two requests to stop a run or to take signals back. */
+const meddlingMs = 700;
 
 export interface ChaosResult {
   readonly verdict: Verdict;
@@ -39,7 +45,7 @@ export async function runChaos(options: ChaosOptions, say: (text: string) => voi
     const stressed = await stress(options, fleet, notes, say);
     say('no more faults: waiting until every accepted signal has run');
     const history = await comeToRest(options, fleet, notes, stressed);
-    return { verdict: judge(history), history, logs: fleet.pods.flatMap(pod => pod.logs()) };
+    return { verdict: judge(history, promisedTakeoverMs(options)), history, logs: fleet.pods.flatMap(pod => pod.logs()) };
   } finally {
     notes.close();
     await fleet.stop();
@@ -56,6 +62,7 @@ async function allReady({ pods }: Fleet): Promise<void> {
 
 interface Stress {
   readonly senders: readonly Sender[];
+  readonly withdrawals: readonly Withdrawal[];
   readonly faults: readonly Fault[];
   readonly stalls: readonly Fault[];
 }
@@ -65,6 +72,13 @@ async function stress(options: ChaosOptions, fleet: Fleet, notes: NoteReader, sa
   const over = AbortSignal.timeout(options.seconds * 1000);
   const giveUp = new AbortController();
   const senders = sendersFor(options, fleet, random, giveUp.signal);
+  const meddler = new Meddler({
+    pods: fleet.pods,
+    threads: threadNames(options),
+    random: random.fork('meddler'),
+    everyMs: meddlingMs,
+    accepted: thread => senders.flatMap(({ acceptances }) => acceptances.slice(-20)).filter(one => one.thread === thread),
+  });
   const maker = new FaultMaker({ fleet, ttlMs: options.ttlMs, random: random.fork('faults') }, text => say(`fault: ${text}`));
   const stalls: Fault[] = [];
   const unwatch = [
@@ -76,14 +90,14 @@ async function stress(options: ChaosOptions, fleet: Fleet, notes: NoteReader, sa
   }, 5000);
   try {
     const sending = senders.map(sender => sender.run(over));
-    await Promise.all([maker.run(over).then(() => allReady(fleet)), ...sending]);
+    await Promise.all([maker.run(over).then(() => allReady(fleet)), meddler.run(over), ...sending]);
     await senders[0]!.close();
   } finally {
     giveUp.abort();
     clearInterval(progress);
     for (const stop of unwatch) stop();
   }
-  return { senders, faults: maker.faults, stalls: [...stalls, ...(await notes.stalls())] };
+  return { senders, withdrawals: meddler.withdrawals, faults: maker.faults, stalls: [...stalls, ...(await notes.stalls())] };
 }
 
 function sendersFor(options: ChaosOptions, fleet: Fleet, random: Random, giveUp: AbortSignal): Sender[] {
@@ -105,12 +119,14 @@ function progressOf(senders: readonly Sender[], notes: readonly Note[], faults: 
 }
 
 /** Waits for rest, within a limit: what has not come to rest by then is judged as it is. */
-async function comeToRest(options: ChaosOptions, fleet: Fleet, notes: NoteReader, { senders, faults, stalls }: Stress): Promise<History> {
+async function comeToRest(options: ChaosOptions, fleet: Fleet, notes: NoteReader, stress: Stress): Promise<History> {
+  const { senders, withdrawals, faults, stalls } = stress;
   const threads = threadNames(options);
   const acceptances = senders.flatMap(sender => sender.acceptances);
-  const expected = acceptances.filter(({ action }) => action !== 'discard');
   const look = async (): Promise<History> => ({
+    given: await notes.readGiven(),
     notes: await notes.read(),
+    withdrawals,
     acceptances,
     unanswered: new Set(senders.flatMap(({ pending }) => pending ?? [])),
     faults,
@@ -120,9 +136,7 @@ async function comeToRest(options: ChaosOptions, fleet: Fleet, notes: NoteReader
   let history = await look();
   const deadline = performance.now() + restLimitMs;
   while (performance.now() < deadline) {
-    const done = new Set(history.notes.map(note => note.signalId));
-    const waiting = expected.filter(({ id }) => !done.has(id) && !history.deadLettered.has(id));
-    if (waiting.length === 0 && history.leftovers.length === 0) break;
+    if (findLost(history).length === 0 && history.leftovers.length === 0) break;
     await pause(500);
     history = await look();
   }

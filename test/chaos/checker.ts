@@ -3,6 +3,7 @@
  *
  * - ownership.ts   L1, L5: one run of a thread acts at a time, tokens grow
  * - signals.ts     S1, S2, S4: what became of each signal, and in which order
+ * - withdrawals.ts  aborts and cancels do what their answers say, and no more
  * - output.ts      L6: what the runs put out
  * - takeover.ts    how long threads waited for a new owner
  */
@@ -12,7 +13,8 @@ import type { History } from './history.ts';
 import { checkOutput } from './output.ts';
 import { checkOwnership } from './ownership.ts';
 import { checkOrder, checkRepeats, checkRuns, findLost, repeatedSignals } from './signals.ts';
-import { longestTakeover } from './takeover.ts';
+import { checkTakeovers, longestTakeover } from './takeover.ts';
+import { checkWithdrawals } from './withdrawals.ts';
 
 export interface Verdict {
   readonly accepted: number;
@@ -26,7 +28,8 @@ export interface Verdict {
   readonly takeoverMaxMs: number;
 }
 
-export function judge(history: History): Verdict {
+/** `promisedTakeoverMs`: within which a thread whose owner died must be run again, where nothing else goes wrong. */
+export function judge(history: History, promisedTakeoverMs: number): Verdict {
   const { notes, acceptances, faults, leftovers } = history;
   return {
     accepted: acceptances.length,
@@ -36,7 +39,9 @@ export function judge(history: History): Verdict {
       ...checkOwnership(notes),
       ...checkRuns(history),
       ...checkRepeats(history),
+      ...checkWithdrawals(history),
       ...checkOutput(history.output),
+      ...checkTakeovers(history, promisedTakeoverMs),
       ...leftovers.map(key => ({ rule: 'an idle thread left something behind', thread: key, records: [key] })),
     ],
     lost: findLost(history),

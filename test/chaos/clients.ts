@@ -2,18 +2,17 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 
-import { agentId } from './fleet.ts';
 import type { Pod } from './fleet.ts';
 import type { Acceptance } from './history.ts';
+import { agentIds, resourceId } from './names.ts';
 import type { Random } from './random.ts';
 
-export const resourceId = 'chaos';
-
 /** Longest wait for one answer; after it nobody knows whether the signal was accepted. */
-const answerLimitMs = 3000;
+export const answerLimitMs = 3000;
 
 interface Outgoing {
   readonly id: string;
+  readonly agent: string;
   readonly thread: string;
   readonly path: string;
   readonly turn: Acceptance['turn'];
@@ -51,19 +50,23 @@ export class Sender {
     }
   }
 
-  /** A last message to each thread: whatever was only kept there must run along with it. */
+  /** A last message to each agent of each thread: whatever was only kept there must run along with it. */
   async close(): Promise<void> {
-    for (const thread of this.#options.threads) await this.send(this.#message(thread, 'send-message', 'current'));
+    for (const thread of this.#options.threads) {
+      for (const agent of agentIds) await this.send(this.#message(thread, agent, 'send-message', 'current'));
+    }
   }
 
   async send(outgoing: Outgoing): Promise<void> {
     const order = ++this.#order;
-    const { id, thread, turn } = outgoing;
+    const { id, thread, agent, turn } = outgoing;
     this.pending = id;
+    const fromMs = Date.now();
     for (let tries = 1; !this.#options.giveUp.aborted; tries++) {
-      const action = await this.#attempt(outgoing);
-      if (action !== undefined) {
-        this.acceptances.push({ id, thread, sender: this.#options.name, order, turn, action, tries, atMs: Date.now() });
+      const answer = await this.#attempt(outgoing);
+      if (answer !== undefined) {
+        const { name } = this.#options;
+        this.acceptances.push({ id, thread, sender: name, order, agent, turn, ...answer, tries, fromMs, atMs: Date.now() });
         this.pending = undefined;
         return;
       }
@@ -72,36 +75,36 @@ export class Sender {
   }
 
   #make(thread: string): Outgoing {
-    const share = this.#options.random.next();
-    if (share < 0.45) return this.#message(thread, 'send-message', 'current');
-    if (share < 0.7) return this.#message(thread, 'queue-message', 'next');
-    if (share < 0.85) return this.#signal(thread, { ifActive: { behavior: 'persist' }, ifIdle: { behavior: 'persist' } });
-    if (share < 0.92) return this.#signal(thread, { ifActive: { behavior: 'discard' }, ifIdle: { behavior: 'discard' } });
-    return this.#signal(thread, {});
+    const [share, agent] = [this.#options.random.next(), this.#options.random.pick(agentIds)];
+    if (share < 0.45) return this.#message(thread, agent, 'send-message', 'current');
+    if (share < 0.7) return this.#message(thread, agent, 'queue-message', 'next');
+    if (share < 0.85) return this.#signal(thread, agent, { ifActive: { behavior: 'persist' }, ifIdle: { behavior: 'persist' } });
+    if (share < 0.92) return this.#signal(thread, agent, { ifActive: { behavior: 'discard' }, ifIdle: { behavior: 'discard' } });
+    return this.#signal(thread, agent, {});
   }
 
-  #message(thread: string, path: string, turn: Acceptance['turn']): Outgoing {
+  #message(thread: string, agent: string, path: string, turn: Acceptance['turn']): Outgoing {
     const id = this.#id(thread);
-    return { id, thread, path, turn, body: { resourceId, threadId: thread, message: { id, contents: id } } };
+    return { id, thread, agent, path, turn, body: { resourceId, threadId: thread, message: { id, contents: id } } };
   }
 
-  #signal(thread: string, behaviors: object): Outgoing {
+  #signal(thread: string, agent: string, behaviors: object): Outgoing {
     const id = this.#id(thread);
     const signal = { id, type: 'notification', contents: id };
-    return { id, thread, path: 'signals', turn: 'current', body: { resourceId, threadId: thread, signal, ...behaviors } };
+    return { id, thread, agent, path: 'signals', turn: 'current', body: { resourceId, threadId: thread, signal, ...behaviors } };
   }
 
   #id(thread: string): string {
     return `${thread}/${this.#options.name}/${this.#order + 1}`;
   }
 
-  /** The action, or `undefined` when this try brought no answer or a refusal that says "later". */
-  async #attempt({ path, body }: Outgoing): Promise<string | undefined> {
+  /** What became of it, or `undefined` when this try brought no answer or a refusal that says "later". */
+  async #attempt({ agent, path, body }: Outgoing): Promise<Pick<Acceptance, 'action' | 'runId'> | undefined> {
     const pod = this.#options.random.pick(this.#options.pods);
     let response: Response;
-    let answer: { action?: string; error?: unknown };
+    let answer: { action?: string; runId?: string; error?: unknown };
     try {
-      response = await fetch(`${pod.process.url}/api/agents/${agentId}/${path}`, {
+      response = await fetch(`${pod.process.url}/api/agents/${agent}/${path}`, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(body),
@@ -111,7 +114,8 @@ export class Sender {
     } catch {
       return undefined; // the pod is down, stopped or cut off: that is what the next try is for
     }
-    if (response.ok && answer.action !== undefined) return answer.action;
+    const { action, runId } = answer;
+    if (response.ok && action !== undefined) return runId === undefined ? { action } : { action, runId };
     if (response.status === 503) return undefined;
     throw new Error(`${pod.name} answered ${response.status} to ${JSON.stringify(body)}: ${JSON.stringify(answer)}`);
   }

@@ -3,12 +3,13 @@
 import { Redis } from 'ioredis';
 
 import { RedisKeys } from '../../src/redis/keys.ts';
-import { resourceId } from './clients.ts';
-import type { Fault, Note, OutputRow } from './history.ts';
+import type { Fault, Given, Note, OutputRow } from './history.ts';
+import { resourceId } from './names.ts';
 
 /** Follows the notes, so that a look at how far things are costs no more than what is new. */
 export class NoteReader {
   readonly notes: Note[] = [];
+  readonly given: Given[] = [];
   readonly #redis: Redis;
 
   constructor(url: string) {
@@ -19,6 +20,12 @@ export class NoteReader {
     const rows = await this.#redis.lrange('notes', this.notes.length, -1);
     for (const row of rows) this.notes.push(JSON.parse(row) as Note);
     return this.notes;
+  }
+
+  async readGiven(): Promise<readonly Given[]> {
+    const rows = await this.#redis.lrange('given', this.given.length, -1);
+    for (const row of rows) this.given.push(JSON.parse(row) as Given);
+    return this.given;
   }
 
   /** When pods got no turn. */
@@ -62,6 +69,8 @@ function fieldsOf(fields: readonly string[]): Record<string, string> {
 }
 
 function outputRow(thread: string, { chunk = '{}' }: Record<string, string>): OutputRow {
-  const { type = '', runId = '', payload } = JSON.parse(chunk) as { type?: string; runId?: string; payload?: { text?: string } };
-  return { thread, runId, type, ...(payload?.text === undefined ? {} : { text: payload.text }) };
+  const { type = '', runId = '', payload: { text, reason } = {} } = JSON.parse(chunk) as {
+    type?: string; runId?: string; payload?: { text?: string; reason?: string };
+  };
+  return { thread, runId, type, ...(text === undefined ? {} : { text }), ...(reason === undefined ? {} : { reason }) };
 }

@@ -5,10 +5,13 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 
+import { Redis } from 'ioredis';
+
 import { settledWithin } from '../../src/core/waits.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import type { Fleet, Pod } from './fleet.ts';
 import type { Fault } from './history.ts';
+import { endKey } from './names.ts';
 import type { Random } from './random.ts';
 
 interface FaultContext {
@@ -17,12 +20,35 @@ interface FaultContext {
   readonly random: Random;
 }
 
-type PodFault = (pod: Pod, context: FaultContext) => Promise<void>;
+/** Answers when it really began, if that was later; `false` when it could not be carried out. */
+type PodFault = (pod: Pod, context: FaultContext) => Promise<number | false | void>;
 type StoreFault = (context: FaultContext) => Promise<void>;
 
 /** For a moment, around the TTL, or well past it. */
 function sometime({ random, ttlMs }: FaultContext): number {
   return Math.round(ttlMs * random.pick([0.1, 0.5, 0.8, 1.2, 1.7, 2.5]) * (0.8 + 0.4 * random.next()));
+}
+
+/** For a run to come along that ends its process. */
+const agentLimitMs = 3000;
+
+/** An agent of the pod ends the whole process, as one may. */
+async function byAgent(pod: Pod, { fleet, random }: FaultContext, how: 'exit' | 'crash'): Promise<number | false> {
+  const downMs = random.between(0, 1500);
+  const redis = new Redis(fleet.notes.url);
+  try {
+    await redis.set(endKey(pod.name), how);
+    const ended = await settledWithin(systemClock, agentLimitMs, pod.process.exited());
+    if (!ended && (await redis.del(endKey(pod.name))) > 0) return false; // nothing was run there
+  } finally {
+    redis.disconnect();
+  }
+  await pod.process.exited();
+  const fromMs = Date.now();
+  await pause(downMs);
+  await pod.start();
+  await pod.whenReady();
+  return fromMs;
 }
 
 async function onLink(pod: Pod, context: FaultContext, fault: () => void): Promise<void> {
@@ -41,6 +67,8 @@ const podFaults: Record<string, PodFault> = {
     await pod.start();
     await pod.whenReady();
   },
+  'agent exits': (pod, context) => byAgent(pod, context, 'exit'),
+  'agent crashes': (pod, context) => byAgent(pod, context, 'crash'),
   'SIGSTOP': async (pod, { random, ttlMs }) => {
     const forMs = Math.round(ttlMs * (1.1 + random.next()));
     pod.process.kill('SIGSTOP');
@@ -131,11 +159,13 @@ export class FaultMaker {
     this.#hit.set(pod, done);
   }
 
-  async #carryOut(kind: string, pod: Pod | undefined, fault: () => Promise<void>): Promise<void> {
-    const fromMs = Date.now();
+  async #carryOut(kind: string, pod: Pod | undefined, fault: () => Promise<number | false | void>): Promise<void> {
+    let fromMs = Date.now();
     this.#onFault(pod ? `${kind} ${pod.name}` : kind);
     try {
-      await fault();
+      const began = await fault();
+      if (began === false) return;
+      fromMs = began ?? fromMs;
     } catch (error) {
       this.#failure ??= error;
     }

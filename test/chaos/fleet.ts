@@ -9,9 +9,8 @@ import type { RuntimeProcess } from '../support/runtime-process.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import type { TcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
+import { sweepIntervalMs } from './names.ts';
 import type { ChaosOptions } from './options.ts';
-
-export const agentId = 'chaos';
 
 /** A restart must lose nothing that was acknowledged: what is promised is promised for as long as Redis keeps its data. */
 const durable = ['appendonly yes', 'appendfsync always'];
@@ -87,7 +86,7 @@ export async function startFleet({ pods, ttlMs }: ChaosOptions): Promise<Fleet> 
     AGENT_MODULE: join(import.meta.dirname, 'chaos-agent.ts'),
     CHAOS_NOTES_URL: notes.url,
     MASTRA_AGENT_THREAD_LEASE_TTL_MS: String(ttlMs),
-    MASTRA_AGENT_THREAD_LEASE_SWEEP_INTERVAL_MS: '500',
+    MASTRA_AGENT_THREAD_LEASE_SWEEP_INTERVAL_MS: String(sweepIntervalMs),
   };
   const fleet: Pod[] = [];
   for (let n = 0; n < pods; n++) {

@@ -28,7 +28,7 @@ for (const [title, findings] of [['violations', violations], ['lost', lost], ['o
   process.stdout.write(`\n${findings.length} ${title}\n`);
   for (const finding of findings.slice(0, mostPrinted)) process.stdout.write(`${describeFinding(finding)}\n`);
 }
-if (longest) say(describeTakeover(longest));
+if (longest) say(`the longest ${describeTakeover(longest)}`);
 say(deadLettersOf(result));
 if (options.keep || !isClean(verdict)) process.stdout.write(`\neverything is in ${keep(result)}\n`);
 const line = JSON.stringify({

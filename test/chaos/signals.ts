@@ -3,14 +3,18 @@
 import type { Finding } from './finding.ts';
 import { describeFault, describeNote } from './history.ts';
 import type { Acceptance, Fault, History, Note } from './history.ts';
+import { withdrawnIn } from './withdrawals.ts';
 
 /** For how long after a fault things may still go wrong because of it: leases end, connections come back. */
 const aftermathMs = 5000;
 
-export function findLost({ notes, acceptances, deadLettered }: History): Finding[] {
+export function findLost(history: History): Finding[] {
+  const { notes, acceptances, deadLettered } = history;
   const ran = new Set(notes.map(note => note.signalId));
+  const withdrawn = withdrawnIn(history);
   return acceptances
     .filter(({ id, action }) => action !== 'discard' && !ran.has(id) && !deadLettered.has(id))
+    .filter(acceptance => !withdrawn(acceptance))
     .map(acceptance => ({ rule: 'an accepted signal never ran', thread: acceptance.thread, records: [describe(acceptance)] }));
 }
 
@@ -34,6 +38,7 @@ export function checkRuns({ notes, acceptances, unanswered }: History): Finding[
 function wrongRun(note: Note, acceptance: Acceptance | undefined, unanswered: ReadonlySet<string>): string | undefined {
   if (!acceptance) return unanswered.has(note.signalId ?? '') ? undefined : 'a signal ran that nobody sent';
   if (acceptance.thread !== note.thread) return 'a signal ran on another thread';
+  if (acceptance.agent !== note.agent) return 'a signal was run by another agent';
   return acceptance.action === 'discard' ? 'a signal ran that was discarded' : undefined;
 }
 
@@ -65,13 +70,13 @@ function explains(faults: readonly Fault[], first: Note, second: Note): boolean 
   return faults.some(fault => hit(fault) && fault.fromMs <= second.atMs && fault.toMs + aftermathMs >= first.atMs);
 }
 
-/** What one sender sent to one thread one after the other runs in that order: messages among each other, and queued turns. */
+/** What one sender sent to one agent of a thread one after the other runs in that order: messages among each other, and queued turns. */
 export function checkOrder({ notes, acceptances, faults }: History): Finding[] {
   const firstRun = new Map<string, FirstRun>();
   for (const [at, note] of notes.entries()) {
     if (note.signalId !== undefined && !firstRun.has(note.signalId)) firstRun.set(note.signalId, { at, note });
   }
-  const streams = Map.groupBy(acceptances, ({ thread, sender, turn }) => `${thread} ${sender} ${turn}`);
+  const streams = Map.groupBy(acceptances, ({ thread, sender, agent, turn }) => `${thread} ${sender} ${agent} ${turn}`);
   return [...streams.values()].flatMap(stream => {
     const ran = stream.toSorted((a, b) => a.order - b.order).flatMap(acceptance => {
       const run = firstRun.get(acceptance.id);

@@ -1,7 +1,10 @@
 /** How long a thread with waiting signals was without a run after its owner was hit by a fault. */
 
+import type { Finding } from './finding.ts';
 import { describeFault } from './history.ts';
 import type { Fault, History, Note } from './history.ts';
+import { sweepIntervalMs } from './names.ts';
+import type { ChaosOptions } from './options.ts';
 
 interface RunSpan {
   readonly pod: string;
@@ -17,6 +20,45 @@ export interface Takeover {
   readonly atMs: number;
   /** From the fault on, without the time in which nobody could take over because Redis itself was away. */
   readonly tookMs: number;
+}
+
+/**
+ * A dead owner's lease has at most its TTL to go, and then a sweep finds the thread: each begins at most an interval and its
+ * jitter of a tenth after the one before has ended. What the steps themselves take (a look at all partitions, a claim, a take, the
+ * agent's first note, on pods that share the processors with all others) is allowed a second; longer stalls are told, and
+ * taken off.
+ */
+export function promisedTakeoverMs({ ttlMs }: Pick<ChaosOptions, 'ttlMs'>): number {
+  return ttlMs + sweepIntervalMs * 1.1 + 1000;
+}
+
+/** Faults that end an owner at once. After the others it may live on, so that nobody knows from when on it was missing. */
+const deadly: ReadonlySet<string> = new Set(['SIGKILL', 'agent exits', 'agent crashes']);
+/** For how long after a fault pods may still be busy with it: connections come back with a backoff of at most a second. */
+const aftermathMs = 2000;
+
+/** Deaths after which a thread had to wait for longer than was promised. Time in which something else went wrong does not count. */
+export function checkTakeovers(history: History, promisedMs: number): Finding[] {
+  return takeovers(history).flatMap(takeover => {
+    const { fault, thread, atMs } = takeover;
+    if (!deadly.has(fault.kind)) return [];
+    const others = [...history.faults, ...history.stalls].filter(other => other !== fault);
+    const tookMs = atMs - fault.fromMs - disturbedMs(others, fault.fromMs, atMs);
+    if (tookMs <= promisedMs) return [];
+    const around = others.filter(other => other.fromMs <= atMs && other.toMs + aftermathMs >= fault.fromMs).map(describeFault);
+    return [{ rule: `a takeover took ${Math.round(tookMs)} ms, ${promisedMs} are promised`, thread, records: [describeTakeover(takeover), ...around] }];
+  });
+}
+
+/** How much of the time from `low` to `high` lies in a fault or behind one; faults may overlap. */
+function disturbedMs(faults: readonly Fault[], low: number, high: number): number {
+  let [sum, reached] = [0, low];
+  for (const { fromMs, toMs } of faults.toSorted((a, b) => a.fromMs - b.fromMs)) {
+    const untilMs = Math.min(toMs + aftermathMs, high);
+    sum += Math.max(0, untilMs - Math.max(fromMs, reached));
+    reached = Math.max(reached, untilMs);
+  }
+  return sum;
 }
 
 /**
@@ -42,7 +84,7 @@ export function longestTakeover(history: History): Takeover | undefined {
 }
 
 export function describeTakeover({ thread, fault, byPod, atMs, tookMs }: Takeover): string {
-  return `longest takeover: ${Math.round(tookMs)} ms, ${thread} by ${byPod} at ${new Date(atMs).toISOString().slice(11, 23)} after ${describeFault(fault)}`;
+  return `takeover of ${Math.round(tookMs)} ms, ${thread} by ${byPod} at ${new Date(atMs).toISOString().slice(11, 23)} after ${describeFault(fault)}`;
 }
 
 /** The run that came after the one that this fault hit, if it repeats what that one left. */

@@ -160,16 +160,40 @@ export function runTests(stage: () => Stage): void {
       const grant = await a.wake(thread, 's', { claim: a.claim('run-1') });
       const { cursor, abortRequested } = await a.take(thread, grant);
       expect(abortRequested).toBe(false);
-      expect(await b.mailbox.abort(thread, 'run-0')).toEqual({ aborted: false });
-      expect(await b.mailbox.abort(thread, 'run-1')).toEqual({ aborted: true, runId: 'run-1' });
+      expect(await b.mailbox.abort(thread, { expectedRunId: 'run-0' })).toEqual({ aborted: false, cancelledSignalIds: [] });
+      expect(await b.mailbox.abort(thread, { expectedRunId: 'run-1' })).toEqual({ aborted: true, runId: 'run-1', cancelledSignalIds: [] });
       await until('the owner heard of it', () => a.heard.aborts.includes(`${thread.threadId} run-1`));
       expect(b.heard.aborts).not.toContain(`${thread.threadId} run-1`);
       expect((await a.take(thread, grant, { agentId: 'agent', cursor })).abortRequested).toBe(true);
     });
 
+    test('an owner whose hint was lost is told with its next chunk', async () => {
+      const { a, b, thread } = stage();
+      const grant = await a.wake(thread, 's');
+      expect(await a.mailbox.append(thread, grant, text('before'))).toEqual({ abortRequested: false });
+      await b.mailbox.abort(thread);
+      expect(await a.mailbox.append(thread, grant, text('after'))).toEqual({ abortRequested: true });
+    });
+
+    test('an abort may discard what waits, in the same step, and says what; what the run was given stays', async () => {
+      const { a, b, thread } = stage();
+      const grant = await a.wake(thread, 'given', { claim: a.claim('run-1') });
+      const consumed = entryIds(await a.take(thread, grant));
+      await b.send(thread, 'waits');
+      await b.send(thread, 'waits too', { turn: 'next' });
+      const clearWaiting = true;
+      expect(await b.mailbox.abort(thread, { expectedRunId: 'run-0', clearWaiting })).toEqual({ aborted: false, cancelledSignalIds: [] });
+      expect((await b.mailbox.inspect(thread)).waiting).toBe(3);
+      const cancelledSignalIds = ['waits', 'waits too'];
+      expect(await b.mailbox.abort(thread, { clearWaiting })).toEqual({ aborted: true, runId: 'run-1', cancelledSignalIds });
+      expect((await b.mailbox.inspect(thread)).waiting).toBe(1);
+      expect(await a.mailbox.settle({ thread, grant, consumed, next: a.claim() })).toEqual({ waiting: 0 });
+      expect(await b.mailbox.abort(thread, { clearWaiting })).toEqual({ aborted: false, cancelledSignalIds: [] });
+    });
+
     test('it concerns that run only, and nothing that is idle', async () => {
       const { a, thread } = stage();
-      expect(await a.mailbox.abort(thread)).toEqual({ aborted: false });
+      expect(await a.mailbox.abort(thread)).toMatchObject({ aborted: false });
       const grant = await a.wake(thread, 's1');
       await a.send(thread, 's2', { turn: 'next' });
       expect(await a.mailbox.abort(thread)).toMatchObject({ aborted: true });

@@ -91,7 +91,7 @@ describe('what a sender says reaches the threads', () => {
 
   it('an abort names the thread and the run that it means', async () => {
     const response = await rig.post('/api/agents/echo/threads/abort', { ...thread, expectedRunId: 'run-1' });
-    expect(await response.json()).toEqual({ aborted: true, runId: 'run-1' });
+    expect(await response.json()).toEqual({ aborted: true, runId: 'run-1', cancelledSignalIds: [] });
     expect(rig.service.aborts).toEqual([{ thread, expectedRunId: 'run-1' }]);
   });
 });

@@ -26,7 +26,8 @@ async function setUp(agent: (run: AgentRun) => AsyncIterable<Chunk>) {
   const askedAt = instant(clock);
   const { fencingToken = 0 } = await provider.acquireLease('key', 'pod/run', ttlMs);
   const lease: HeldLease = keeper.hold({ key: 'key', owner: 'pod/run', fencingToken, ttlMs, askedAt });
-  const output = new RunOutput({ mailbox: scriptedMailbox({ append: () => Promise.resolve() }), thread, lease, clock });
+  const mailbox = scriptedMailbox({ append: () => Promise.resolve({ abortRequested: false }) });
+  const output = new RunOutput({ mailbox, thread, lease, clock, onAbortRequested() {} });
   const signal = { id: 's', type: 'user', contents: 'hi', createdAt: '2026-01-01T00:00:00.000Z' };
   const entries = [{ id: '1-0', envelope: { agentId: 'a', signal, turn: 'current' as const }, waking: true, attempt: 1 }];
   return { clock, keeper, run: new Run({ agentId: 'a', agent, runId: 'run', thread, lease, output, entries }) };

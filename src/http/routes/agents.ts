@@ -33,7 +33,12 @@ const accepted = z.object({
   duplicate: z.boolean(),
 });
 
-const abortion = z.object({ aborted: z.boolean(), runId: identifier.optional() });
+const abortion = z.object({
+  aborted: z.boolean(),
+  runId: identifier.optional(),
+  /** Signals that waited and were discarded along with it. */
+  cancelledSignalIds: z.array(z.string()),
+});
 
 const took = { 200: { description: 'Accepted and stored, and this is what became of it.', schema: accepted } };
 
@@ -128,8 +133,7 @@ function threadRoutes({ service, agents, streams }: AgentRoutesOptions): Route[]
         const agent = agentOf(request, agents);
         const body = parsed(abortBody, request.body);
         const { expectedRunId, clearPendingSignals } = body;
-        const { aborted, runId } = await service.abort(threadOf(body, agent), { expectedRunId, clearPendingSignals });
-        response.json({ aborted, runId });
+        response.json(await service.abort(threadOf(body, agent), { expectedRunId, clearPendingSignals }));
       },
     },
   ];

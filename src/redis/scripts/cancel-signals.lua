@@ -9,18 +9,12 @@
 -- @include thread-lease
 -- @include inbox-entries
 
-local chosen = {}
-for at = 2, #ARGV do chosen[ARGV[at]] = true end
-local owned = redis.call('EXISTS', KEYS[1]) == 1
-
-local cancelled = {}
-for _, entry in ipairs(read_entries(KEYS[2], '-', '+', 100000)) do
-  local given = owned and tonumber(redis.call('HGET', KEYS[3], 'try:' .. entry.id) or 0) > 0
-  if not given and (#ARGV < 2 or chosen[entry.id_of_signal]) then
-    remove_entry(KEYS[2], KEYS[3], entry)
-    cancelled[#cancelled + 1] = entry.id_of_signal
-  end
+local chosen
+for at = 2, #ARGV do
+  chosen = chosen or {}
+  chosen[ARGV[at]] = true
 end
-if waking(KEYS[3]) == 0 then redis.call('ZREM', KEYS[4], ARGV[1]) end
+local owned = redis.call('EXISTS', KEYS[1]) == 1
+local cancelled = cancel_waiting(KEYS[2], KEYS[3], KEYS[4], ARGV[1], owned, chosen)
 if not owned and redis.call('XLEN', KEYS[2]) == 0 then redis.call('DEL', KEYS[2], KEYS[3]) end
 return {'cancelled', cancelled}

@@ -3,7 +3,7 @@
 import type { PubSub } from '../../contracts/pubsub.ts';
 import { parseOwner, threadName } from '../../contracts/thread.ts';
 import type { ThreadRef } from '../../contracts/thread.ts';
-import type { AbortOutcome, DeliverRequest, Delivery, ThreadState } from '../../contracts/thread-mailbox.ts';
+import type { AbortOutcome, AbortRequest, DeliverRequest, Delivery, ThreadState } from '../../contracts/thread-mailbox.ts';
 import type { Clock } from '../../core/clock.ts';
 import { errorMessage } from '../../core/errors.ts';
 import type { Logger } from '../../core/logger.ts';
@@ -28,7 +28,7 @@ export interface PeerAnswersOptions {
   operations: LocalOperations;
   /** `undefined`: this instance is not the owner. */
   deliver: (request: DeliverRequest) => Promise<Delivery | undefined>;
-  abort: (thread: ThreadRef, expectedRunId: string | undefined) => Promise<AbortOutcome | undefined>;
+  abort: (thread: ThreadRef, request: AbortRequest) => Promise<AbortOutcome | undefined>;
   due: (limit: number) => Promise<ThreadRef[]>;
   onArrival: (thread: ThreadRef) => void;
   onOrphan: (thread: ThreadRef) => void;
@@ -63,7 +63,7 @@ interface StateHere {
 interface Question {
   readonly thread: ThreadRef;
   readonly request: DeliverRequest;
-  readonly expectedRunId?: string;
+  readonly abort: AbortRequest;
   readonly owner?: string;
   readonly signalId: string;
   readonly inbox: InboxContents;
@@ -78,7 +78,7 @@ export class PeerAnswers {
   readonly #own: PeerAnswersOptions;
   readonly #answers: Readonly<Record<string, (question: Question) => Promise<unknown>>> = {
     deliver: ({ request }) => this.#own.deliver(request),
-    abort: ({ thread, expectedRunId }) => this.#own.abort(thread, expectedRunId),
+    abort: ({ thread, abort }) => this.#own.abort(thread, abort),
     due: ({ limit }) => this.#own.due(limit),
     seen: async ({ thread, signalId }) => this.#seenHere(thread, signalId),
     collect: ({ thread, owner }) => this.#handOver(thread, owner),
@@ -121,8 +121,8 @@ export class PeerAnswers {
     return (await this.link.ask(instanceId, 'deliver', { request: forwarded })) as Delivery | undefined;
   }
 
-  async abort(instanceId: string, thread: ThreadRef, expectedRunId?: string): Promise<AbortOutcome | undefined> {
-    return (await this.link.ask(instanceId, 'abort', { thread, expectedRunId })) as AbortOutcome | undefined;
+  async abort(instanceId: string, thread: ThreadRef, abort: AbortRequest): Promise<AbortOutcome | undefined> {
+    return (await this.link.ask(instanceId, 'abort', { thread, abort })) as AbortOutcome | undefined;
   }
 
   /** What a peer made of a signal id. What is accepted here next comes after all that the peers have accepted. */

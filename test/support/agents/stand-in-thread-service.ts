@@ -75,7 +75,7 @@ export class StandInThreadService implements ThreadService {
   abort(thread: ThreadRef, { expectedRunId, clearPendingSignals }: AbortOptions = {}): Promise<AbortOutcome> {
     this.#fail();
     this.aborts.push({ thread, expectedRunId, ...(clearPendingSignals === undefined ? {} : { clearPendingSignals }) });
-    return Promise.resolve({ aborted: true, runId: 'run-1' });
+    return Promise.resolve({ aborted: true, runId: 'run-1', cancelledSignalIds: [] });
   }
 
   inspect(thread: ThreadRef): Promise<ThreadState> {

@@ -1,10 +1,10 @@
 /** Histories by hand: a few facts, the rest filled in. */
 
-import type { Acceptance, Fault, History, Note } from '../../chaos/history.ts';
+import type { Acceptance, Fault, History, Note, OutputRow, Withdrawal } from '../../chaos/history.ts';
 
 /** Tokens are microseconds of the same clock: a run that is granted at 1000 ms has the token 1_000_000. */
 export function note(event: Note['event'], run: string, grantedAtMs: number, atMs: number, rest: Partial<Note> = {}): Note {
-  return { event, runId: run, token: grantedAtMs * 1000, atMs, thread: 't', pod: 'a', attempt: 1, ...rest };
+  return { event, runId: run, token: grantedAtMs * 1000, atMs, thread: 't', pod: 'a', agent: 'x', attempt: 1, ...rest };
 }
 
 /** A run from its start to its end, with 10 ms between its notes. */
@@ -20,7 +20,7 @@ export function run(id: string, grantedAtMs: number, signals: readonly string[],
 /** As if one sender had sent these one after the other. */
 export function accepted(ids: readonly string[], rest: Partial<Acceptance> = {}): Acceptance[] {
   return ids.map((id, at) => ({
-    id, thread: 't', sender: 's', order: at + 1, turn: 'current', action: 'deliver', tries: 1, atMs: 900 + at, ...rest,
+    id, thread: 't', sender: 's', order: at + 1, agent: 'x', turn: 'current', action: 'deliver', tries: 1, fromMs: 900 + at, atMs: 900 + at, ...rest,
   }));
 }
 
@@ -30,6 +30,21 @@ export function fault(fromMs: number, toMs: number, pod?: string): Fault {
 
 export function history(facts: Partial<History>): History {
   return {
-    notes: [], acceptances: [], unanswered: new Set(), deadLettered: new Set(), faults: [], stalls: [], output: [], leftovers: [], ...facts,
+    notes: [], given: [], withdrawals: [], acceptances: [], unanswered: new Set(), deadLettered: new Set(), faults: [], stalls: [], output: [], leftovers: [], ...facts,
   };
+}
+
+/** An abort of whatever is on, answered at once. */
+export function abort(atMs: number, stopped?: string, rest: Partial<Withdrawal> = {}): Withdrawal {
+  return { thread: 't', stops: 'any', signalIds: [], fromMs: atMs, toMs: atMs, answer: { withdrawn: [], ...(stopped === undefined ? {} : { stopped }) }, ...rest };
+}
+
+/** A cancel of all that waits, answered at once. */
+export function cancel(atMs: number, withdrawn: readonly string[], rest: Partial<Withdrawal> = {}): Withdrawal {
+  return { thread: 't', fromMs: atMs, toMs: atMs, answer: { withdrawn }, ...rest };
+}
+
+/** The last chunk of a run that was stopped on request. */
+export function stopped(runId: string): OutputRow {
+  return { thread: 't', runId, type: 'abort', reason: 'aborted' };
 }

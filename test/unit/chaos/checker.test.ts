@@ -3,12 +3,12 @@ import { describe, expect, test } from 'vitest';
 import { isClean, judge } from '../../chaos/checker.ts';
 import type { Verdict } from '../../chaos/checker.ts';
 import type { History, Note, OutputRow } from '../../chaos/history.ts';
-import { accepted, fault, history, note, run } from './builder.ts';
+import { abort, accepted, cancel, fault, history, note, run, stopped } from './builder.ts';
 
 const rulesOf = (verdict: Verdict) => verdict.violations.map(({ rule }) => rule);
 
 function judged(facts: Partial<History>): Verdict {
-  const verdict = judge(history(facts));
+  const verdict = judge(history(facts), 3000);
   expect(isClean(verdict)).toBe(verdict.violations.length + verdict.lost.length + verdict.orderBreaks.length === 0);
   return verdict;
 }
@@ -137,6 +137,7 @@ describe('signals', () => {
     const notes = run('1', 1000, ['a']);
     expect(rulesOf(judged({ notes, acceptances: accepted(['a'], { action: 'discard' }) }))).toEqual(['a signal ran that was discarded']);
     expect(rulesOf(judged({ notes, acceptances: accepted(['a'], { thread: 'u' }) }))).toEqual(['a signal ran on another thread']);
+    expect(rulesOf(judged({ notes, acceptances: accepted(['a'], { agent: 'y' }) }))).toEqual(['a signal was run by another agent']);
     expect(rulesOf(judged({ notes }))).toEqual(['a signal ran that nobody sent']);
     expect(rulesOf(judged({ notes, unanswered: new Set(['a']) }))).toEqual([]);
   });
@@ -165,6 +166,65 @@ describe('order', () => {
   test('a repeat in another order is none', () => {
     const repeat = [...run('1', 1000, ['a', 'b']), ...run('2', 2000, ['b', 'a'], { attempt: 2 })];
     expect(judged({ notes: repeat, acceptances: accepted(['a', 'b']), faults: [fault(1000, 2000)] }).orderBreaks).toEqual([]);
+  });
+});
+
+describe('signals that are taken back', () => {
+  const lostWith = (facts: Partial<History>) => judged({ acceptances: accepted(['a']), ...facts }).lost.length;
+
+  test('one that a cancel or an abort took is not lost; others still are', () => {
+    expect(lostWith({ withdrawals: [cancel(1000, ['a'])] })).toBe(0);
+    expect(lostWith({ withdrawals: [abort(1000, undefined, { answer: { withdrawn: ['a'] } })] })).toBe(0);
+    expect(lostWith({ withdrawals: [cancel(1000, ['b'])] })).toBe(1);
+    expect(lostWith({ withdrawals: [abort(1000, '1')] })).toBe(1);
+  });
+
+  test('one that an unanswered cancel may have taken is not lost; one that it can not have, is', () => {
+    const unanswered = (rest: object) => lostWith({ withdrawals: [{ thread: 't', fromMs: 1000, toMs: 4000, ...rest }] });
+    expect(unanswered({})).toBe(0);
+    expect(unanswered({ signalIds: ['a'] })).toBe(0);
+    expect(unanswered({ signalIds: ['b'] })).toBe(1);
+    expect(unanswered({ signalIds: [], stops: 'any' })).toBe(1);
+    expect(unanswered({ thread: 'u' })).toBe(1);
+    expect(unanswered({ fromMs: -20_000, toMs: -19_000 })).toBe(1);
+  });
+
+  test('an answer that a fault was in the way of may not name all', () => {
+    const withdrawals = [cancel(1000, [])];
+    expect(lostWith({ withdrawals, faults: [fault(900, 1100)] })).toBe(0);
+    expect(lostWith({ withdrawals, faults: [fault(1100, 1200)] })).toBe(1);
+  });
+
+  test('one that was given to a run that was stopped is not lost, as long as that says so', () => {
+    const facts = { given: [{ thread: 't', runId: '1', signalIds: ['a'] }], withdrawals: [abort(1000, '1')] };
+    expect(lostWith({ ...facts, output: [stopped('1')] })).toBe(0);
+    expect(lostWith(facts)).toBe(1);
+    expect(lostWith({ ...facts, output: [{ ...stopped('1'), reason: 'drained' }] })).toBe(1);
+  });
+
+  test('one that runs after it was taken back is found', () => {
+    const notes = run('1', 1000, ['a']);
+    expect(rulesOf(judged({ notes, acceptances: accepted(['a']), withdrawals: [cancel(1000, ['a'])] }))).toEqual(['a signal ran that was taken back']);
+    expect(rulesOf(judged({ notes, acceptances: accepted(['a']), withdrawals: [cancel(1100, ['a'])] }))).toEqual([]);
+  });
+});
+
+describe('runs that are stopped', () => {
+  const late = [note('start', '1', 1000, 1010), note('step', '1', 1000, 5000)];
+
+  test('one that goes on after it was stopped is found, where no fault is in the way', () => {
+    expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '1')] }))).toEqual(['a run went on after it was stopped']);
+    expect(rulesOf(judged({ notes: late, withdrawals: [abort(4000, '1')] }))).toEqual([]);
+    expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '2')] }))).toEqual([]);
+    expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '1')], faults: [fault(1600, 1700, 'a')] }))).toEqual([]);
+  });
+
+  test('one that nobody asked to stop is found', () => {
+    const unasked = ['a run was stopped that nobody asked to stop'];
+    expect(rulesOf(judged({ output: [stopped('1')] }))).toEqual(unasked);
+    expect(rulesOf(judged({ output: [stopped('1')], withdrawals: [abort(1000, undefined, { stops: '2' })] }))).toEqual(unasked);
+    expect(rulesOf(judged({ output: [stopped('1')], withdrawals: [cancel(1000, [])] }))).toEqual(unasked);
+    expect(rulesOf(judged({ output: [stopped('1')], withdrawals: [abort(1000, undefined, { stops: '1' })] }))).toEqual([]);
   });
 });
 
@@ -218,5 +278,15 @@ describe('takeover', () => {
     expect(takeoverOf({ notes: [...cutShort, ...taken], faults: [fault(1100, 1200, 'c'), fault(1000, 1200)] })).toBe(0);
     const whole = [...run('1', 1000, ['a']), ...run('2', 4000, ['b'])];
     expect(takeoverOf({ notes: whole, acceptances: accepted(['a', 'b']), faults: [fault(1015, 1200, 'a')] })).toBe(0);
+  });
+
+  test('one after a death that took longer than was promised is found; time in which something else went wrong is taken off', () => {
+    const slow = { notes: [...cutShort, ...run('2', 6000, ['a'], { attempt: 2, pod: 'b' })], acceptances: accepted(['a']) };
+    const rules = (...faults: ReturnType<typeof fault>[]) => rulesOf(judged({ ...slow, faults }));
+    expect(rules(fault(1100, 1200, 'a'))).toEqual(['a takeover took 4910 ms, 3000 are promised']);
+    expect(rules({ ...fault(1100, 1200, 'a'), kind: 'network lost' })).toEqual([]);
+    expect(rules(fault(1100, 1200, 'a'), fault(2000, 2500, 'b'))).toEqual([]);
+    expect(rules(fault(1100, 1200, 'a'), fault(1000, 1200, 'b'))).toEqual([]);
+    expect(rules(fault(1100, 1200, 'a'), fault(500, 600, 'b'))).toEqual(['a takeover took 3410 ms, 3000 are promised']);
   });
 });

@@ -28,3 +28,17 @@ local function count_delivery(state, id, token)
   redis.call('HSET', state, 'by:' .. id, token)
   return redis.call('HINCRBY', state, 'try:' .. id, 1)
 end
+
+-- Takes out what no run that is on was given: the signals whose ids are keys of `chosen`, or all. Answers which.
+local function cancel_waiting(inbox, state, index, name, owned, chosen)
+  local cancelled = {}
+  for _, entry in ipairs(read_entries(inbox, '-', '+', 100000)) do
+    local given = owned and tonumber(redis.call('HGET', state, 'try:' .. entry.id) or 0) > 0
+    if not given and (not chosen or chosen[entry.id_of_signal]) then
+      remove_entry(inbox, state, entry)
+      cancelled[#cancelled + 1] = entry.id_of_signal
+    end
+  end
+  if tonumber(redis.call('HGET', state, 'wake') or 0) == 0 then redis.call('ZREM', index, name) end
+  return cancelled
+end

@@ -1,0 +1,81 @@
+/** Changes its mind: aborts runs, takes back signals that wait, or both at once. Never asks twice. */
+
+import { setTimeout as pause } from 'node:timers/promises';
+
+import { answerLimitMs } from './clients.ts';
+import type { Acceptance, Withdrawal } from './history.ts';
+import { agentIds, resourceId } from './names.ts';
+import type { Pod } from './fleet.ts';
+import type { Random } from './random.ts';
+
+export interface MeddlerOptions {
+  readonly pods: readonly Pod[];
+  readonly threads: readonly string[];
+  readonly random: Random;
+  /** Between two requests, ms. */
+  readonly everyMs: number;
+  /** What was accepted so far: signals to take back are chosen among the newest. */
+  readonly accepted: (thread: string) => readonly Acceptance[];
+}
+
+type Request = Pick<Withdrawal, 'thread' | 'signalIds' | 'stops'>;
+
+export class Meddler {
+  readonly withdrawals: Withdrawal[] = [];
+  readonly #options: MeddlerOptions;
+
+  constructor(options: MeddlerOptions) {
+    this.#options = options;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { random, everyMs, threads } = this.#options;
+    while (!signal.aborted) {
+      await pause(everyMs * (0.5 + random.next()), undefined, { signal }).catch(() => {}); // aborted: the loop ends by itself
+      if (!signal.aborted) await this.#ask(random.pick(threads));
+    }
+  }
+
+  async #ask(thread: string): Promise<void> {
+    const request = this.#make(thread);
+    const fromMs = Date.now();
+    const answer = await this.#send(request);
+    this.withdrawals.push({ ...request, fromMs, toMs: Date.now(), ...(answer && { answer }) });
+  }
+
+  #make(thread: string): Request {
+    const { random, accepted } = this.#options;
+    const [share, chosen, narrow] = [random.next(), random.next(), random.chance(0.5)];
+    const newest = accepted(thread).slice(-5);
+    const one = newest[Math.floor(chosen * newest.length)];
+    if (share < 0.4) return { thread, stops: narrow && one?.runId !== undefined ? one.runId : 'any', signalIds: [] };
+    if (share < 0.6) return { thread, stops: narrow && one?.runId !== undefined ? one.runId : 'any' };
+    return narrow && one ? { thread, signalIds: newest.slice(newest.indexOf(one)).map(({ id }) => id) } : { thread };
+  }
+
+  async #send({ thread, signalIds, stops }: Request): Promise<Withdrawal['answer']> {
+    const pod = this.#options.random.pick(this.#options.pods);
+    const expectedRunId = stops === 'any' ? undefined : stops;
+    const [path, body] =
+      stops === undefined
+        ? [`v1/threads/${resourceId}/${thread}/cancel`, { signalIds }]
+        : [`api/agents/${agentIds[0]}/threads/abort`, { resourceId, threadId: thread, expectedRunId, clearPendingSignals: signalIds === undefined }];
+    let response: Response;
+    let answer: { aborted?: boolean; runId?: string; cancelledSignalIds?: string[]; error?: unknown };
+    try {
+      response = await fetch(`${pod.process.url}/${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+        signal: AbortSignal.timeout(answerLimitMs),
+      });
+      answer = (await response.json()) as typeof answer;
+    } catch {
+      return undefined; // nobody knows: the checker takes it for both
+    }
+    if (response.status === 503) return undefined;
+    if (!response.ok) throw new Error(`${pod.name} answered ${response.status} to ${path}: ${JSON.stringify(answer)}`);
+    const { aborted = false, runId, cancelledSignalIds: withdrawn = [] } = answer;
+    return { withdrawn, ...(aborted && runId !== undefined ? { stopped: runId } : {}) };
+  }
+}
