@@ -1,3 +1,5 @@
+/** A primary that is cut off, or dies, with leases that no replica has, under real sentinels (case 9). */
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,27 +14,31 @@ import { LeaseKeeper } from '../../src/leases/lease-keeper.ts';
 import { RedisKeys } from '../../src/redis/keys.ts';
 import { RedisLeaseProvider } from '../../src/redis/leases.ts';
 import type { RedisLeaseOptions } from '../../src/redis/leases.ts';
-import { startRedis } from '../support/redis-server.ts';
+import { originalLeases } from '../support/lease-original.ts';
+import { startRedisSentinels } from '../support/redis-sentinel.ts';
+import type { RedisSentinels } from '../support/redis-sentinel.ts';
 import type { RedisServer } from '../support/redis-server.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import type { TcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 
-const ttlMs = 4000;
-const settings = { ttlMs, renewIntervalMs: ttlMs / 3, driftMs: 540 };
+/** Longer than sentinels take to find that the primary has gone and to agree on another. */
+const ttlMs = 9000;
+const settings = { ttlMs, renewIntervalMs: 1000, driftMs: 590 };
 const key = 'thread:{p1}:r:t';
 
-let primary: RedisServer;
+let sentinels: RedisSentinels;
+/** Between the first primary and everybody else. */
 let link: TcpProxy;
+let primary: RedisServer;
 let replica: RedisServer;
 let directory: string;
 const closing: (() => void)[] = [];
 
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'signals-failover-'));
-  primary = await startRedis({ config: ['repl-diskless-sync-delay 0'] });
-  link = await startTcpProxy(primary.port);
-  replica = await startRedis({ config: [`replicaof 127.0.0.1 ${link.port}`] });
+  sentinels = await startRedisSentinels(1, 3, async first => (link = await startTcpProxy(first.port)).port);
+  [primary, replica] = sentinels.servers as [RedisServer, RedisServer];
   const client = connect(primary);
   await until('the replica follows', async () => {
     await client.set('something', 'to follow');
@@ -41,9 +47,8 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   for (const close of closing.splice(0)) close();
-  await replica.stop();
+  await sentinels.stop();
   await link.stop();
-  await primary.stop();
   rmSync(directory, { recursive: true, force: true });
 });
 
@@ -67,16 +72,13 @@ async function ownerOn(server: RedisServer, owner: string, options: RedisLeaseOp
   return { held: keeper.hold(grant), grant, write, database };
 }
 
-async function failOver(): Promise<void> {
-  await primary.kill('SIGKILL');
-  await connect(replica).replicaof('NO', 'ONE');
-}
+const replicaLeads = () => until('the replica was made the primary', async () => (await sentinels.primary()) === replica);
 
-it('a lease that no replica had when its primary died: writes under the newer token win, the older are refused (case 9)', async () => {
+it('writes under the newer token win, the older are refused (case 9)', async () => {
   link.blackHole();
   const first = await ownerOn(primary, 'a/1');
   first?.write('by the first');
-  await failOver();
+  await replicaLeads();
   const second = await ownerOn(replica, 'b/1');
   // This is the limit: for a while both hold the thread, and only the token tells them apart.
   expect(first?.held.signal.aborted).toBe(false);
@@ -85,8 +87,26 @@ it('a lease that no replica had when its primary died: writes under the newer to
   expect(() => first?.write('by the first, too late')).toThrow(StaleTokenError);
   second?.write('by the second again');
   expect(second?.database.orders('t')).toEqual(['by the first', 'by the second', 'by the second again']);
+  link.restore();
   await until('the first has been told', () => first?.held.signal.aborted);
   expect(second?.held.signal.aborted).toBe(false);
+});
+
+it("the original's way gives out no tokens: a database has nothing to refuse by, and both write (case 9)", async () => {
+  link.blackHole();
+  const database = new FencedDatabase(join(directory, 'orders.db'));
+  closing.push(() => database.close());
+  const noToken = 0;
+  for (const [server, owner] of [[primary, 'a/1'], [replica, 'b/1']] as const) {
+    const client = connect(server);
+    await until(`${owner} has the lease`, async () => {
+      await originalLeases(client, 'mastra:topic').acquire(key, owner, ttlMs).catch(() => {}); // a replica takes no writes yet
+      return (await client.get(`mastra:topic:lease:${key}`)) === owner;
+    });
+    database.addOrder('t', noToken, `by ${owner}`);
+  }
+  database.addOrder('t', noToken, 'by a/1, too late');
+  expect(database.orders('t')).toEqual(['by a/1', 'by b/1', 'by a/1, too late']);
 });
 
 it('with replicaAcks such a lease is never given', async () => {
@@ -94,9 +114,21 @@ it('with replicaAcks such a lease is never given', async () => {
   expect(await ownerOn(primary, 'a/1', { replicaAcks: 1, replicaAckTimeoutMs: 200 })).toBeUndefined();
 });
 
+it('with replicaAcks an owner on the wrong side ends before the other side can have its lease', async () => {
+  const first = await ownerOn(primary, 'a/1', { replicaAcks: 1, replicaAckTimeoutMs: 200 });
+  link.blackHole();
+  await replicaLeads();
+  await until('the other side has it', async () => {
+    const second = await ownerOn(replica, 'b/1');
+    if (second === undefined) return false;
+    expect(first?.held.signal.aborted).toBe(true);
+    return true;
+  });
+});
+
 it('with replicaAcks a lease survives its primary, and nobody else gets it', async () => {
   const first = await ownerOn(primary, 'a/1', { replicaAcks: 1, replicaAckTimeoutMs: 2000 });
-  await failOver();
+  await sentinels.failOver();
   expect(await ownerOn(replica, 'b/1')).toBeUndefined();
   expect(first?.held.signal.aborted).toBe(false);
 });

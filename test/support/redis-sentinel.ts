@@ -19,12 +19,21 @@ export interface RedisSentinels {
 
 const name = 'signals';
 
-export async function startRedisSentinels(replicas = 1, watchers = 3): Promise<RedisSentinels> {
-  const first = await startRedis();
+/**
+ * `wayTo`: the port on which the others and the clients of the sentinels know the first primary, when that is not its own: with
+ * a proxy there it can be cut off from them, and live.
+ */
+export async function startRedisSentinels(
+  replicas = 1,
+  watchers = 3,
+  wayTo: (first: RedisServer) => Promise<number> = first => Promise.resolve(first.port),
+): Promise<RedisSentinels> {
+  const first = await startRedis({ config: ['repl-diskless-sync-delay 0'] });
+  const firstPort = await wayTo(first);
   const servers = [first];
-  for (let at = 0; at < replicas; at++) servers.push(await startRedis({ config: [`replicaof 127.0.0.1 ${first.port}`] }));
+  for (let at = 0; at < replicas; at++) servers.push(await startRedis({ config: [`replicaof 127.0.0.1 ${firstPort}`] }));
   const config = [
-    `sentinel monitor ${name} 127.0.0.1 ${first.port} ${Math.floor(watchers / 2) + 1}`,
+    `sentinel monitor ${name} 127.0.0.1 ${firstPort} ${Math.floor(watchers / 2) + 1}`,
     `sentinel down-after-milliseconds ${name} 500`,
     `sentinel failover-timeout ${name} 3000`,
   ];
@@ -34,7 +43,7 @@ export async function startRedisSentinels(replicas = 1, watchers = 3): Promise<R
 
   const primary = async () => {
     const [, port] = (await admin.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name)) as [string, string];
-    const found = servers.find(server => server.port === Number(port));
+    const found = servers.find(server => (server === first ? firstPort : server.port) === Number(port));
     if (!found) throw new Error(`nothing of ours is on ${port}`);
     return found;
   };
