@@ -2,7 +2,8 @@
  * The library's face. `signals-runtime/mastra` has the same backends typed for `new Mastra({ pubsub })`.
  *
  * - events:   `RedisStreamsPubSub`, `EventEmitterPubSub`
- * - leases:   `RedisLeaseProvider`, `MemoryLeaseProvider`, `LeaseKeeper`, `NoopLeaseProvider`
+ * - leases:   `RedisLeaseProvider`, `MemoryLeaseProvider`, `LeaseKeeper`, `NoopLeaseProvider`; `transferByRelease` for providers
+ *   whose store can't hand a lease over in one step; `checkStore` looks whether a server is set up for leases
  * - contracts and errors, to write backends and agents against
  */
 
@@ -27,6 +28,7 @@ export type { HeldLease } from './leases/hold.ts';
 export { LeaseKeeper } from './leases/lease-keeper.ts';
 export type { LeaseKeeperOptions } from './leases/lease-keeper.ts';
 export type { LeaseSettings } from './leases/settings.ts';
+export { transferByRelease } from './leases/transfer-by-release.ts';
 export type { EventEmitterPubSubOptions } from './memory/event-emitter-pubsub.ts';
 export { EventEmitterPubSub } from './memory/event-emitter-pubsub.ts';
 export { MemoryLeaseProvider } from './memory/memory-leases.ts';
@@ -35,5 +37,7 @@ export type { ConnectionRole, RedisClient, RedisSource } from './redis/connectio
 export { RedisKeys } from './redis/keys.ts';
 export { RedisLeaseProvider } from './redis/leases.ts';
 export type { RedisLeaseOptions } from './redis/leases.ts';
+export { checkStore } from './redis/store-check.ts';
+export type { StoreCheckOptions, StoreFinding, StoreVerdict } from './redis/store-check.ts';
 export { RedisStreamsPubSub } from './redis/streams-pubsub.ts';
 export type { RedisStreamsPubSubOptions } from './redis/streams-pubsub.ts';
