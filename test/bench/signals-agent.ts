@@ -1,5 +1,5 @@
 /**
- * The module that `signals.ts` mounts on its pods: two agents and, beside them in the same process, a plain express handler.
+ * The module that benchmarks mount on their pods (`bench-pods.ts`): agents and, beside them in the same process, a plain express handler.
  * Tells the benchmark when requests came in and when agents, or the handler, had them.
  */
 
@@ -18,7 +18,9 @@ export const idHeader = 'x-signal-id';
 export type Mark =
   /** `atUs` is of a clock that all processes of the machine share. */
   | { what: 'accepted' | 'started'; id: string; atUs: number }
-  | { what: 'listening'; process: number; port: number };
+  | { what: 'listening'; process: number; port: number }
+  /** `bytes` in use after a collection. */
+  | { what: 'heap'; id: string; bytes: number };
 
 const marks: Mark[] = [];
 const socketPath = process.env['BENCH_SOCKET'];
@@ -68,4 +70,18 @@ async function* waiting(run: AgentRun): AsyncGenerator<Chunk> {
   for await (const { id } of run.arrivals) note('started', id);
 }
 
-export default { brief, waiting };
+/** Its runs last until they are told to stop. */
+async function* held(run: AgentRun): AsyncGenerator<Chunk> {
+  for (const { id } of run.signals) note('started', id);
+  yield { type: 'start', runId: run.runId };
+  await new Promise(resolve => run.abortSignal.addEventListener('abort', resolve));
+}
+
+/** Tells how much memory the process uses that is not garbage; for processes that were started with `--expose-gc`. */
+async function* weighing(run: AgentRun): AsyncGenerator<Chunk> {
+  globalThis.gc?.();
+  for (const { id } of run.signals) tell({ what: 'heap', id, bytes: process.memoryUsage().heapUsed });
+  yield await Promise.resolve({ type: 'finish', runId: run.runId, payload: {} });
+}
+
+export default { brief, waiting, held, weighing };

@@ -16,24 +16,18 @@
 import { fork } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 
 import { startRedis } from '../support/redis-server.ts';
 import type { RedisServer } from '../support/redis-server.ts';
-import { startRuntime } from '../support/runtime-process.ts';
 import type { RuntimeProcess } from '../support/runtime-process.ts';
 import { until } from '../support/until.ts';
-import { renewIntervalMs, ttlMs } from './leases-holder.ts';
+import { cpuMs, Marks, post, resourceId, send, startBenchPod } from './bench-pods.ts';
+import { renewIntervalMs } from './leases-holder.ts';
 import { compared, limited, median, percentile, report } from './report.ts';
 import type { BenchResult } from './report.ts';
-import { idHeader } from './signals-agent.ts';
-import type { Mark } from './signals-agent.ts';
 
 const { values } = parseArgs({
   options: {
@@ -49,52 +43,9 @@ const threadCount = Number(values.threads);
 const windowMs = Number(values.seconds) * 1000;
 const pauseMs = 4;
 const runningThreads = 40;
-const resourceId = 'bench';
 
-const directory = mkdtempSync(join(tmpdir(), 'signals-bench-'));
-const socketPath = join(directory, 'marks');
-const accepted = new Map<string, number>();
-const started = new Map<string, number>();
-const plainPorts = new Map<number, number>();
-
-const marks = createServer(socket => {
-  createInterface(socket).on('line', line => {
-    const mark = JSON.parse(line) as Mark;
-    if (mark.what === 'listening') plainPorts.set(mark.process, mark.port);
-    else (mark.what === 'accepted' ? accepted : started).set(mark.id, mark.atUs);
-  });
-});
-marks.listen(socketPath);
-await once(marks, 'listening');
-
-function startPod(name: string, redis: RedisServer): Promise<RuntimeProcess> {
-  return startRuntime({
-    name,
-    env: {
-      REDIS_URL: redis.url,
-      BENCH_SOCKET: socketPath,
-      AGENT_MODULE: join(import.meta.dirname, 'signals-agent.ts'),
-      LOG_LEVEL: 'warn',
-      MAX_RUNS: '100000',
-      MASTRA_AGENT_THREAD_LEASE_TTL_MS: String(ttlMs),
-    },
-  });
-}
-
-/** Answers the signal's id. */
-async function send(pod: RuntimeProcess, agent: 'brief' | 'waiting', threadId: string): Promise<string> {
-  const id = randomUUID();
-  const body = { signal: { id, type: 'user', contents: 'something to do' }, resourceId, threadId };
-  await post(`${pod.url}/api/agents/${agent}/signals`, id, body);
-  return id;
-}
-
-async function post(url: string, id: string, body: object): Promise<void> {
-  const headers = { 'content-type': 'application/json', [idHeader]: id };
-  const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
-  await response.text();
-  if (!response.ok) throw new Error(`${url} answered ${response.status}`);
-}
+const marks = await Marks.listen();
+const { accepted, started, plainPorts } = marks;
 
 /** Microseconds from request to agent, of signals sent one after the other. */
 async function latencies(sendOne: (at: number) => Promise<string>): Promise<number[]> {
@@ -112,7 +63,7 @@ const cases = ['plain handler', 'idle wake, one pod', 'into a run, one pod', 'id
 type Case = (typeof cases)[number];
 
 async function measureLatency(redis: RedisServer): Promise<Map<Case, { p50: number[]; p99: number[] }>> {
-  const [a, b] = [await startPod('a', redis), await startPod('b', redis)];
+  const [a, b] = [await startBenchPod('a', redis, marks), await startBenchPod('b', redis, marks)];
   const running = Array.from({ length: runningThreads }, (_, at) => `running-${at}`);
   const first = await Promise.all(running.map(thread => send(a, 'waiting', thread)));
   await until('all run, and both listen', () => first.every(id => started.has(id)) && plainPorts.size === 2, 60_000);
@@ -143,12 +94,6 @@ async function measureLatency(redis: RedisServer): Promise<Map<Case, { p50: numb
   }
   await Promise.all([a.destroy(), b.destroy()]);
   return results;
-}
-
-/** Milliseconds of CPU that all threads of a process have used. */
-function cpuMs(pid: number): number {
-  const tasks = readdirSync(`/proc/${pid}/task`);
-  return tasks.reduce((sum, task) => sum + Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ', 1)[0]), 0) / 1e6;
 }
 
 /** Percent of a core, one value a window. */
@@ -182,7 +127,7 @@ interface OwnedCost {
 }
 
 async function measureOwned(redis: RedisServer): Promise<OwnedCost> {
-  const pod = await startPod('owner', redis);
+  const pod = await startBenchPod('owner', redis, marks);
   await sleep(3000);
   const none = median(await windows('no thread', pod.pid, Math.min(windowMs, 4000)));
   const few = Math.ceil(threadCount / 10);
@@ -215,7 +160,6 @@ const latency = await measureLatency(redis);
 const cost = await measureOwned(redis);
 await redis.stop();
 marks.close();
-rmSync(directory, { recursive: true, force: true });
 
 const plain = latency.get('plain handler');
 const results: BenchResult[] = [];
