@@ -65,6 +65,7 @@ export function reportingMailbox(mailbox: ThreadMailbox, to: LifecycleListener):
       return taken;
     },
     append: (thread, grant, chunks) => fenced(() => mailbox.append(thread, grant, chunks)),
+    spare: (thread, grant) => mailbox.spare(thread, grant),
     settle: request => (endsOffer(request) ? mailbox.settle(request) : fenced(() => mailbox.settle(request))),
     follow: request => mailbox.follow(request),
     abort: (thread, request) => mailbox.abort(thread, request),

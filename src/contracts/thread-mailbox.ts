@@ -60,7 +60,7 @@ export interface InboxEntry {
   readonly envelope: Envelope;
   /** A `persist` signal does not wake a run by itself. */
   readonly waking: boolean;
-  /** How often it has been given to a run, this time included; counted by the store. */
+  /** How often it has been given to a run and read, this time included; counted by the store. */
   readonly attempt: number;
 }
 
@@ -86,7 +86,7 @@ export interface Taken {
   readonly more?: boolean;
   /** Somebody asked to abort this run. */
   readonly abortRequested: boolean;
-  /** Entries that had been given to runs too often and went to the dead letters in this step. */
+  /** Entries that too many runs may have died of, and that went to the dead letters in this step. */
   readonly deadLettered?: number;
 }
 
@@ -178,6 +178,11 @@ export interface ThreadMailbox {
   /** End a run: remove what it consumed, then hand on or release the lease. Throws `SIG_LEASE_LOST` to a stale owner. */
   settle(request: SettleRequest): Promise<Settlement>;
   /**
+   * The run under this grant ended through no fault of the signals that it was given: they count as given, but not towards the
+   * dead letters. A settle says that as well; this is for a run whose lease is gone. Anybody's grant is accepted, also twice.
+   */
+  spare(thread: ThreadRef, grant: Grant): Promise<void>;
+  /**
    * Put chunks on the output, fenced: throws `SIG_LEASE_LOST` to a stale owner (L6). After another failure the same chunks
    * may be given again; they are not put there twice. One call per grant at a time.
    */
@@ -226,6 +231,9 @@ export interface MailboxLimits {
   readonly outputMaxChunks: number;
   /** ... and for how long after the last one. */
   readonly outputRetentionMs: number;
-  /** A signal that was given to runs this often without being settled goes to the dead letters. */
+  /**
+   * A signal that was given to this many runs of which nothing was heard again goes to the dead letters. A run that was drained,
+   * or that lost its lease to a store that was away, says so, and does not count.
+   */
   readonly maxDeliveryAttempts: number;
 }

@@ -12,6 +12,8 @@ export interface HeldLease {
   readonly signal: AbortSignal;
   /** Milliseconds until this side must have stopped; negative when past. */
   remainingMs(): number;
+  /** Renewals that were asked for and not confirmed, since the last one that was: whether it was the store that said nothing. */
+  readonly unanswered: number;
   /** Throws `SIG_LEASE_LOST` or `SIG_LEASE_EXPIRED`. Synchronous; call it before every effect (L1). */
   assertHeld(): void;
   /**
@@ -42,8 +44,7 @@ export class Hold implements HeldLease {
   readonly grant: Grant;
   /** When the keeper asks (again), on the monotonic clock. */
   renewAtMs = Infinity;
-  /** Renewals since the last one that was confirmed. */
-  attempts = 0;
+  unanswered = 0;
   readonly #clock: Clock;
   readonly #onEnd: (hold: Hold, end: HoldEnd, heldMs: number) => void;
   readonly #abort = new AbortController();
@@ -122,7 +123,7 @@ export class Hold implements HeldLease {
   extend(promise: LeasePromise, now: Instant): boolean {
     if (this.#ended || this.expireIfDue(now)) return false;
     if (remainingUntil(promise.deadline, now) > this.remainingMs(now)) this.#promise = promise;
-    this.attempts = 0;
+    this.unanswered = 0;
     return true;
   }
 

@@ -133,9 +133,9 @@ export class LeaseKeeper {
     // A shorter TTL than before must not cut short what was promised, should its answer be lost.
     const ttlMs = holds.reduce((ttl, hold) => Math.max(ttl, Math.ceil(hold.promisedMs(askedAt))), settings.ttlMs);
     for (const hold of holds) {
-      hold.attempts++;
+      hold.unanswered++;
       // If nothing is heard until then it is tried again: both requests may succeed, that is no harm.
-      hold.renewAtMs = askedAt.monotonicMs + retryDelayMs(hold.attempts, settings, this.#random);
+      hold.renewAtMs = askedAt.monotonicMs + retryDelayMs(hold.unanswered, settings, this.#random);
     }
     const promise = promiseOf({ askedAt, ttlMs }, settings.driftMs);
     void this.#ask(holds, ttlMs).then(

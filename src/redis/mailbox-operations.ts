@@ -58,10 +58,10 @@ export class RedisMailboxOperations implements MailboxOperations {
 
   async cancel(thread: ThreadRef, signalIds?: readonly string[]): Promise<string[]> {
     if (signalIds?.length === 0) return [];
-    const { lease, inbox, state, index } = this.#keys.thread(thread);
+    const { lease, token, inbox, state, index } = this.#keys.thread(thread);
     const reply = await this.#run({
       script: this.#cancel,
-      keys: [lease, inbox, state, index],
+      keys: [lease, token, inbox, state, index],
       args: [threadName(thread), ...(signalIds ?? [])],
     });
     return reply.texts(0);

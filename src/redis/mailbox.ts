@@ -86,6 +86,7 @@ export class RedisMailbox implements ThreadMailbox {
     take: loadScript('take-signals'),
     settle: loadScript('settle-run'),
     append: loadScript('append-output'),
+    spare: loadScript('spare-signals'),
     abort: loadScript('abort-run'),
     sift: loadScript('sift-due'),
   };
@@ -221,6 +222,10 @@ export class RedisMailbox implements ThreadMailbox {
     return { waiting: reply.number(1) };
   }
 
+  async spare(thread: ThreadRef, grant: Grant): Promise<void> {
+    await this.#run(this.#scripts.spare, [this.#keys.thread(thread).state], [tokenText(grant)]);
+  }
+
   async append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<Appended> {
     const keys = this.#keys.thread(thread);
     const batch = (this.#batches.get(grant) ?? 0) + 1;
@@ -241,7 +246,7 @@ export class RedisMailbox implements ThreadMailbox {
     const keys = this.#keys.thread(thread);
     const reply = await this.#run(
       this.#scripts.abort,
-      [keys.lease, keys.inbox, keys.state, keys.index],
+      [keys.lease, keys.token, keys.inbox, keys.state, keys.index],
       [threadName(thread), expectedRunId, this.#instanceChannels(thread), clearWaiting ? 1 : 0],
     );
     if (reply.code !== 'asked') return { aborted: false, cancelledSignalIds: [] };

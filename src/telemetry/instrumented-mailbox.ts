@@ -67,7 +67,7 @@ class InstrumentedMailbox implements ThreadMailbox {
       return delivery;
     } catch (error) {
       span.setAttribute(keys.decision, isRefusal(error) ? 'refused' : 'error');
-      failSpan(span, error);
+      failSpan(this.#on, span, error, thread);
       // Only a store that did not answer leaves it open whether the lease was taken; a refusal came before that.
       if (request.claim && !isRefusal(error)) this.#shown.acquireFailed(thread, request.claim, at, error);
       throw error;
@@ -98,6 +98,10 @@ class InstrumentedMailbox implements ThreadMailbox {
 
   append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<Appended> {
     return this.#fenced(() => this.#inner.append(thread, grant, chunks));
+  }
+
+  spare(thread: ThreadRef, grant: Grant): Promise<void> {
+    return this.#inner.spare(thread, grant);
   }
 
   async settle(request: SettleRequest): Promise<Settlement> {

@@ -7,6 +7,9 @@ import { settledWithin } from '../core/waits.ts';
 import { ThreadActor } from './thread-actor.ts';
 import type { ThreadActorContext } from './thread-actor.ts';
 
+/** The store may be away, and an exit must not wait for it. */
+const spareLimitMs = 1000;
+
 export class OwnedThreads {
   readonly #context: ThreadActorContext;
   readonly #maxRuns: number;
@@ -74,6 +77,8 @@ export class OwnedThreads {
     const left = this.all();
     for (const actor of left) actor.stopForDrain();
     await settledWithin(clock, graceMs, this.#allDone());
+    // They end with the process, not by what they were given.
+    await settledWithin(clock, spareLimitMs, Promise.all(this.all().map(actor => actor.spare())));
     return { stopped: left.length, abandoned: this.size };
   }
 

@@ -230,7 +230,7 @@ export class PubSubMailbox implements ThreadMailbox {
 
   async take({ thread, grant, join }: TakeRequest): Promise<Taken> {
     return await this.#asOwner(thread, grant, async (local, run) => ({
-      ...local.inbox.take(join, this.#clock.wallMs()),
+      ...local.inbox.take(grant.owner, join, this.#clock.wallMs()),
       abortRequested: run.abortRequested,
     }));
   }
@@ -284,7 +284,13 @@ export class PubSubMailbox implements ThreadMailbox {
     local.inbox.remove(consumed);
     if (!local.run || local.run.settling) return;
     local.run.settling = true;
-    local.inbox.giveBack(returned);
+    local.inbox.account(local.run.owner, returned);
+  }
+
+  /** What waited here may have gone to the next owner meanwhile. */
+  async spare(thread: ThreadRef, { owner }: Grant): Promise<void> {
+    this.#threads.find(thread)?.inbox.account(owner);
+    await this.#peers.spare(thread, owner);
   }
 
   async append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<Appended> {
@@ -335,7 +341,7 @@ export class PubSubMailbox implements ThreadMailbox {
       const runId = runOf(owner);
       if (run?.owner !== owner || (expectedRunId !== undefined && runId !== expectedRunId)) return notAborted;
       run.abortRequested = true;
-      const cancelledSignalIds = clearWaiting ? local.inbox.cancel(undefined, true) : [];
+      const cancelledSignalIds = clearWaiting ? local.inbox.cancel(undefined, owner) : [];
       this.#hint(listener => listener.onAbort({ ...thread }, runId));
       return { aborted: true, runId, cancelledSignalIds };
     });

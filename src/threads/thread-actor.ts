@@ -24,6 +24,11 @@ import { whileHeld } from './while-held.ts';
 /** For how long a draining instance offers a thread before it simply lets go of it. */
 const offerMs = 1000;
 
+/** With what the mailbox itself tries, for about a minute. */
+const spareTries = 8;
+/** Renewals that got no answer before a lease ended. A process that stood still has asked once at most. */
+const unansweredOfAStore = 2;
+
 export interface ThreadActorContext {
   readonly instanceId: string;
   readonly mailbox: ThreadMailbox;
@@ -97,6 +102,24 @@ export class ThreadActor {
     this.#stop('drained');
   }
 
+  /**
+   * Whatever comes of the run, its signals did not end it: that they were given must not make dead letters of them. Tried for a
+   * while, since a lease is mostly lost to a store that is away. Never rejects.
+   */
+  async spare(): Promise<void> {
+    const { mailbox, clock, logger } = this.#context;
+    const grant = this.#grant;
+    for (let attempt = 1; attempt <= spareTries; attempt++) {
+      try {
+        await mailbox.spare(this.thread, grant);
+        return;
+      } catch (error) {
+        logger.debug('a run that was cut short could not say so', { key: grant.key, attempt, error: errorMessage(error) });
+      }
+      await sleep(clock, backoffMs(attempt, 500, 8000));
+    }
+  }
+
   #stop(reason: 'aborted' | 'drained'): void {
     if (this.#run) this.#run.stop(reason);
     else this.#stopAsked = reason;
@@ -124,6 +147,7 @@ export class ThreadActor {
       return await this.#execute(lease, taken);
     } catch (error) {
       lease.drop(isSignalsError(error, 'SIG_LEASE_EXPIRED') ? 'expired' : 'lost');
+      if (storeIsToBlame(error, lease)) void this.spare();
       logger.warn('thread ownership ended', { key: grant.key, owner: grant.owner, error: errorMessage(error) });
       return undefined;
     }
@@ -229,6 +253,14 @@ export class ThreadActor {
     const { instanceId, settings } = this.#context;
     return { owner: ownerOf(instanceId, newRunId(this.thread)), ttlMs: settings().ttlMs };
   }
+}
+
+/**
+ * A run whose process stood still until its lease was over may have been stopped by its signals; one that went on asking while
+ * the store said nothing was not, nor one whose lease the store gave away.
+ */
+function storeIsToBlame(error: unknown, lease: HeldLease): boolean {
+  return isSignalsError(error, 'SIG_LEASE_LOST') || (isSignalsError(error, 'SIG_LEASE_EXPIRED') && lease.unanswered >= unansweredOfAStore);
 }
 
 function factsOf(run: Run, lease: HeldLease, entries: readonly InboxEntry[], clock: Clock): RunFacts {

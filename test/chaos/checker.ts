@@ -28,8 +28,8 @@ export interface Verdict {
   readonly takeoverMaxMs: number;
 }
 
-/** `promisedTakeoverMs`: within which a thread whose owner died must be run again, where nothing else goes wrong. */
-export function judge(history: History, promisedTakeoverMs: number): Verdict {
+/** `promisedTakeoverMs`: within which a thread whose owner died must be run again, where nothing else goes wrong. Default: any time. */
+export function judge(history: History, promisedTakeoverMs = Infinity): Verdict {
   const { notes, acceptances, faults, leftovers } = history;
   return {
     accepted: acceptances.length,

@@ -150,6 +150,8 @@ export interface Stage {
   readonly leases: LeaseProvider;
   readonly owner: () => Promise<string | undefined>;
   readonly isDue: (at: Instance) => Promise<boolean>;
+  /** The owner dies without a word, and its lease ends; `by` takes the thread over. */
+  readonly diesAndIsTakenOver: (grant: Grant, by: Instance) => Promise<Grant>;
   /** `b` takes the thread over whose owner `a` had it for a short time. */
   readonly takenOver: (...signals: string[]) => Promise<{ stale: Grant; grant: Grant }>;
 }
@@ -161,6 +163,12 @@ export function newStage([a, b]: readonly Instance[], leases: LeaseProvider): St
     a, b, thread, leases,
     owner: () => leases.getLeaseOwner(threadLeaseKey(thread)),
     isDue: async at => (await at.mailbox.due(1000)).some(ref => threadName(ref) === threadName(thread)),
+    async diesAndIsTakenOver(grant, by) {
+      await leases.releaseLease(threadLeaseKey(thread), grant.owner);
+      const next = await by.mailbox.claim(thread, by.claim());
+      if (!next) throw new Error('the thread could not be taken over');
+      return next;
+    },
     async takenOver(...signals) {
       const stale = await a.wake(thread, signals[0] ?? 's', { claim: a.claim('short', shortMs) });
       for (const id of signals.slice(1)) await a.send(thread, id);

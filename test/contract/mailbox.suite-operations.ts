@@ -3,11 +3,10 @@
 import { describe, expect, test } from 'vitest';
 
 import { newRunId, threadName } from '../../src/contracts/thread.ts';
-import type { ThreadRef } from '../../src/contracts/thread.ts';
 import type { Grant } from '../../src/contracts/thread-mailbox.ts';
 import { until } from '../support/until.ts';
 import { attempts, entryIds, limits, signalIds } from './mailbox.harness.ts';
-import type { Instance, Stage } from './mailbox.harness.ts';
+import type { Stage } from './mailbox.harness.ts';
 
 export function operationTests(stage: () => Stage): void {
   describe('operating on signals', () => {
@@ -33,6 +32,18 @@ export function operationTests(stage: () => Stage): void {
       expect((await b.mailbox.inspect(thread)).waiting).toBe(3);
     });
 
+    test('what an earlier run was given, and the run that is on was not, waits: it can be cancelled', async () => {
+      const { a, b, thread, diesAndIsTakenOver } = stage();
+      const first = await a.wake(thread, 'first', { agentId: 'agent-1' });
+      await a.take(thread, first);
+      const { grant } = await a.mailbox.settle({ thread, grant: first, consumed: [], next: a.claim() });
+      await a.take(thread, grant as Grant);
+      await b.send(thread, 'second', { agentId: 'agent-2', turn: 'next' });
+      const second = await diesAndIsTakenOver(grant as Grant, b);
+      expect(await a.operations.cancel(thread, ['first'])).toEqual(['first']);
+      expect(signalIds(await b.take(thread, second))).toEqual(['second']);
+    });
+
     test('a thread that waits without an owner is counted until somebody takes it', async () => {
       const { b, thread } = stage();
       const before = await b.operations.unattended();
@@ -45,8 +56,9 @@ export function operationTests(stage: () => Stage): void {
     });
 
     test('S4: dead letters are listed from anywhere and replayed: they run again, counted from the start', async () => {
-      const { a, b, thread, isDue } = stage();
-      await kill(a, thread, 'poison');
+      const actors = stage();
+      const { a, b, thread, isDue } = actors;
+      await kill(actors, 'poison');
       for (const { operations } of [a, b]) {
         const letters = await operations.deadLetters(thread, 10);
         expect(letters).toMatchObject([{ attempts: limits.maxDeliveryAttempts, envelope: { agentId: 'agent', signal: { id: 'poison' } } }]);
@@ -67,10 +79,9 @@ export function operationTests(stage: () => Stage): void {
   });
 }
 
-async function kill(instance: Instance, thread: ThreadRef, id: string): Promise<void> {
-  let grant: Grant | undefined = await instance.wake(thread, id);
-  for (let attempt = 0; attempt <= limits.maxDeliveryAttempts && grant; attempt++) {
-    await instance.take(thread, grant);
-    grant = (await instance.mailbox.settle({ thread, grant, consumed: [], next: instance.claim() })).grant;
-  }
+/** Every run that is given the signal dies, until it is given to none. */
+async function kill({ a, thread, diesAndIsTakenOver }: Stage, id: string): Promise<void> {
+  let grant = await a.wake(thread, id);
+  while ((await a.take(thread, grant)).entries.length > 0) grant = await diesAndIsTakenOver(grant, a);
+  await a.mailbox.settle({ thread, grant, consumed: [] });
 }

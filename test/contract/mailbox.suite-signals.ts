@@ -242,22 +242,61 @@ export function signalTests(stage: () => Stage): void {
     });
 
     test('S4: what was given too often goes to the dead letters and comes no more; what came after it goes on', async () => {
-      const { a, b, thread } = stage();
-      let grant: Grant | undefined = await a.wake(thread, 'poison');
-      for (let attempt = 1; attempt <= limits.maxDeliveryAttempts && grant; attempt++) {
+      const { a, b, thread, diesAndIsTakenOver } = stage();
+      let grant = await a.wake(thread, 'poison');
+      for (let attempt = 1; attempt <= limits.maxDeliveryAttempts; attempt++) {
         const taken = await a.take(thread, grant);
         expect(attempts(taken)).toEqual([attempt]);
+        expect(taken.deadLettered).toBe(0);
+        // Asked again after a lost reply, it is given the same, and no more often.
+        expect(attempts(await a.take(thread, grant))).toEqual([attempt]);
         if (attempt === limits.maxDeliveryAttempts) await b.send(thread, 'good', { turn: 'next' });
-        grant = (await a.mailbox.settle({ thread, grant, consumed: [], next: a.claim() })).grant;
+        grant = await diesAndIsTakenOver(grant, a);
       }
-      const after = await a.take(thread, grant as Grant);
+      const after = await a.take(thread, grant);
       expect(after.deadLettered).toBe(1);
       expect(signalIds(after)).toEqual(['good']);
       expect(attempts(after)).toEqual([1]);
-      const settled = await a.mailbox.settle({ thread, grant: grant as Grant, consumed: entryIds(after), next: a.claim() });
+      const settled = await a.mailbox.settle({ thread, grant, consumed: entryIds(after), next: a.claim() });
       expect(settled).toEqual({ waiting: 0 });
       expect((await b.mailbox.inspect(thread)).waiting).toBe(0);
       expect(await b.send(thread, 'poison')).toMatchObject({ duplicate: true });
+    });
+
+    test('a run that was cut short and says so counts as one more attempt, and never towards the dead letters', async () => {
+      const { a, b, thread, diesAndIsTakenOver } = stage();
+      let grant = await a.wake(thread, 's');
+      for (let attempt = 1; attempt <= 4 * limits.maxDeliveryAttempts; attempt += 4) {
+        // A drain settles, without having consumed what it was given.
+        expect(attempts(await a.take(thread, grant))).toEqual([attempt]);
+        grant = (await a.mailbox.settle({ thread, grant, consumed: [], next: a.claim() })).grant as Grant;
+        expect(attempts(await a.take(thread, grant))).toEqual([attempt + 1]);
+        // One that lost its lease can't settle any more; before its successor has taken, and after.
+        const lost = grant;
+        grant = await diesAndIsTakenOver(lost, b);
+        await a.mailbox.spare(thread, lost);
+        expect(attempts(await b.take(thread, grant))).toEqual([attempt + 2]);
+        const late = grant;
+        grant = await diesAndIsTakenOver(late, a);
+        expect(attempts(await a.take(thread, grant))).toEqual([attempt + 3]);
+        await b.mailbox.spare(thread, late);
+        await b.mailbox.spare(thread, late);
+        grant = (await a.mailbox.settle({ thread, grant, consumed: [], next: a.claim() })).grant as Grant;
+      }
+    });
+
+    test('one that says so of its own run spares nothing of others', async () => {
+      const { a, b, thread, diesAndIsTakenOver } = stage();
+      let grant = await a.wake(thread, 's');
+      await a.take(thread, grant);
+      const stale = grant;
+      for (let deaths = 1; deaths <= limits.maxDeliveryAttempts; deaths++) {
+        grant = await diesAndIsTakenOver(grant, b);
+        expect((await b.take(thread, grant)).deadLettered).toBe(0);
+        await a.mailbox.spare(thread, stale);
+      }
+      grant = await diesAndIsTakenOver(grant, b);
+      expect((await b.take(thread, grant)).deadLettered).toBe(1);
     });
   });
 }

@@ -43,6 +43,7 @@ export class NaiveKeeper {
 }
 
 class NaiveHold implements HeldLease {
+  readonly unanswered = 0;
   readonly grant: Grant;
   readonly #options: LeaseKeeperOptions;
   readonly #clock: Clock;

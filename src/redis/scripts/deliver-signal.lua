@@ -16,7 +16,7 @@
 --   {'full', entries, bytes}
 --
 -- The state hash of a thread: `wake` waiting entries that wake, `bytes` size of all that wait, `try:<entry>` deliveries of
--- an entry, `by:<entry>` the token of the grant that it was given to last, `run` the run that is on, `from` the output's end
+-- an entry, `open:<entry>` those that nobody has accounted for (see inbox-entries), `run` the run that is on, `from` the output's end
 -- when it began, `batch` the last of its output batches, `abort` the owner whose run is asked to stop, `offered` the owner
 -- that gives the thread to whoever claims it, `unread` there is something that the owner was told of and has not looked at.
 

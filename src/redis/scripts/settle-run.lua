@@ -40,6 +40,7 @@ for at = first, last do
   if entry then remove_entry(KEYS[4], KEYS[5], entry) end
 end
 for at = last + 1, #ARGV do redis.call('HINCRBY', KEYS[5], 'try:' .. ARGV[at], -1) end
+close_deliveries(KEYS[5], ARGV[3])
 
 end_run(KEYS[5], KEYS[8])
 local waiting = waking(KEYS[5])

@@ -2,7 +2,7 @@
 -- letters. Choice and count are one step: an entry that was only looked at was not delivered.
 --
 -- KEYS  1 lease  2 token  3 inbox  4 state  5 index  6 dead  7 dead index
--- ARGV  1 thread name  2 owner  3 token  4 most deliveries of an entry  5 most dead letters kept  6 page size
+-- ARGV  1 thread name  2 owner  3 token  4 most open deliveries of an entry  5 most dead letters kept  6 page size
 --       7 agent of a run that is on, '' = the run starts  8 cursor of a run that is on  9 dead letters are kept for ms
 --
 -- Replies
@@ -22,8 +22,8 @@ local taken, dead = {}, 0
 
 -- Gives one entry, or removes it when it had its deliveries. Answers whether it was removed.
 local function give(entry)
-  local attempt = count_delivery(KEYS[4], entry.id, ARGV[3])
-  if attempt <= tonumber(ARGV[4]) then
+  local attempt, open = count_delivery(KEYS[4], entry.id, ARGV[3])
+  if open <= tonumber(ARGV[4]) then
     taken[#taken + 1] = {entry.id, entry.signal, entry.branch, entry.wakes, attempt}
     return false
   end

@@ -26,6 +26,8 @@ export interface StoredEntry {
   readonly text: string;
   readonly bytes: number;
   readonly attempts: number;
+  /** Owners that were given it and have not accounted for it: their runs may have died of it. */
+  readonly open: readonly string[];
 }
 
 /** An entry that was given up. */
@@ -98,10 +100,10 @@ export class ThreadInbox {
     }));
   }
 
-  /** Takes waiting signals out, those with these ids or all; answers which. What the run that is on was given stays. */
-  cancel(signalIds: readonly string[] | undefined, runIsOn: boolean): string[] {
+  /** Takes waiting signals out, those with these ids or all; answers which. What the run of `owner`, which is on, was given stays. */
+  cancel(signalIds: readonly string[] | undefined, owner: string | undefined): string[] {
     const cancelled = this.#entries.filter(
-      entry => (signalIds?.includes(entry.signalId) ?? true) && !(runIsOn && entry.attempts > 0),
+      entry => (signalIds?.includes(entry.signalId) ?? true) && (owner === undefined || !entry.open.includes(owner)),
     );
     this.remove(cancelled.map(entry => entry.id));
     return cancelled.map(entry => entry.signalId);
@@ -113,7 +115,7 @@ export class ThreadInbox {
     this.#dead = this.#dead.filter(letter => !chosen.includes(letter));
     for (const { entry } of chosen) {
       this.#last = nextPosition(this.#last, wallMs);
-      this.#entries.push({ ...entry, id: this.#last, wakes: true, attempts: 0 });
+      this.#entries.push({ ...entry, id: this.#last, wakes: true, attempts: 0, open: [] });
       this.#bytes += entry.bytes;
     }
     return chosen.length;
@@ -134,7 +136,7 @@ export class ThreadInbox {
       this.#requireRoom(bytes);
       this.#last = nextPosition(this.#last, wallMs);
       const wakes = action !== 'persist';
-      this.#entries.push({ id: this.#last, signalId: signal.id, agentId, turn, branch, wakes, text, bytes, attempts: 0 });
+      this.#entries.push({ id: this.#last, signalId: signal.id, agentId, turn, branch, wakes, text, bytes, attempts: 0, open: [] });
       this.#bytes += bytes;
     }
     this.#forgetOld(wallMs);
@@ -142,21 +144,21 @@ export class ThreadInbox {
     return action;
   }
 
-  /** See `TakeRequest` for which entries those are. */
-  take(join: TakeRequest['join'], wallMs: number): Omit<Taken, 'abortRequested'> {
+  /** For the run of `owner`; see `TakeRequest` for which entries those are. */
+  take(owner: string, join: TakeRequest['join'], wallMs: number): Omit<Taken, 'abortRequested'> {
     const sizeBefore = this.#entries.length;
     const after = join?.cursor ?? beginning;
-    const leader = join ? undefined : this.#leader(wallMs);
+    const leader = join ? undefined : this.#leader(owner, wallMs);
     const agentId = join?.agentId ?? leader?.agentId;
     const given = this.#entries.filter(
       entry =>
         entry.agentId === agentId &&
         (entry === leader || entry.turn === 'current') &&
         comparePositions(entry.id, after) > 0 &&
-        !this.#buryIfSpent(entry, wallMs),
+        !this.#buryIfSpent(entry, owner, wallMs),
     );
     const ids = new Set(given.map(entry => entry.id));
-    this.#countDelivery(ids, 1);
+    this.#countDelivery(ids, owner);
     return {
       entries: this.#entries.filter(entry => ids.has(entry.id)).map(decode),
       cursor: laterOf(after, this.#entries.at(-1)?.id ?? beginning),
@@ -173,9 +175,14 @@ export class ThreadInbox {
     });
   }
 
-  /** Entries that were given and not read: that delivery does not count. */
-  giveBack(ids: readonly string[]): void {
-    this.#countDelivery(new Set(ids), -1);
+  /** The run of `owner` is over and its signals did not end it. Those that it was given and never read count as never given. */
+  account(owner: string, unread: readonly string[] = []): void {
+    const returned = new Set(unread);
+    this.#entries = this.#entries.map(entry => {
+      if (!entry.open.includes(owner)) return entry;
+      const attempts = returned.has(entry.id) ? entry.attempts - 1 : entry.attempts;
+      return { ...entry, attempts, open: entry.open.filter(other => other !== owner) };
+    });
   }
 
   hasAny(ids: readonly string[]): boolean {
@@ -262,24 +269,27 @@ export class ThreadInbox {
   }
 
   /** The first that wakes; on the way those that had their deliveries are given up. */
-  #leader(wallMs: number): StoredEntry | undefined {
+  #leader(owner: string, wallMs: number): StoredEntry | undefined {
     for (;;) {
       const leader = this.#entries.find(entry => entry.wakes);
-      if (!leader || !this.#buryIfSpent(leader, wallMs)) return leader;
+      if (!leader || !this.#buryIfSpent(leader, owner, wallMs)) return leader;
     }
   }
 
-  #buryIfSpent(entry: StoredEntry, wallMs: number): boolean {
-    if (entry.attempts < this.#limits.maxDeliveryAttempts) return false;
+  #buryIfSpent(entry: StoredEntry, owner: string, wallMs: number): boolean {
+    if (entry.open.includes(owner) || entry.open.length < this.#limits.maxDeliveryAttempts) return false;
     this.remove([entry.id]);
     const id = nextPosition(this.#dead.at(-1)?.id ?? beginning, wallMs);
     this.#dead = [...this.#dead, { id, entry, atMs: wallMs }].slice(-deadLettersKept);
     return true;
   }
 
-  #countDelivery(ids: ReadonlySet<string>, by: 1 | -1): void {
+  /** Once per owner, also if it asks again. */
+  #countDelivery(ids: ReadonlySet<string>, owner: string): void {
     this.#entries = this.#entries.map(entry =>
-      ids.has(entry.id) ? { ...entry, attempts: Math.max(0, entry.attempts + by) } : entry,
+      ids.has(entry.id) && !entry.open.includes(owner)
+        ? { ...entry, attempts: entry.attempts + 1, open: [...entry.open, owner] }
+        : entry,
     );
   }
 

@@ -44,8 +44,7 @@ export class LocalOperations {
     return await this.#own.turns.run(threadName(thread), async () => {
       const local = this.#own.threads.find(thread);
       if (!local) return [];
-      const owned = (await this.#own.leases.ownerOf(thread)) !== undefined;
-      return local.inbox.cancel(signalIds, owned);
+      return local.inbox.cancel(signalIds, await this.#own.leases.ownerOf(thread));
     });
   }
 

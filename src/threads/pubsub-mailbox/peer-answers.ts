@@ -79,6 +79,7 @@ export class PeerAnswers {
   readonly #answers: Readonly<Record<string, (question: Question) => Promise<unknown>>> = {
     deliver: ({ request }) => this.#own.deliver(request),
     abort: ({ thread, abort }) => this.#own.abort(thread, abort),
+    spare: async ({ thread, owner = '' }) => this.#own.threads.find(thread)?.inbox.account(owner),
     due: ({ limit }) => this.#own.due(limit),
     seen: async ({ thread, signalId }) => this.#seenHere(thread, signalId),
     collect: ({ thread, owner }) => this.#handOver(thread, owner),
@@ -123,6 +124,10 @@ export class PeerAnswers {
 
   async abort(instanceId: string, thread: ThreadRef, abort: AbortRequest): Promise<AbortOutcome | undefined> {
     return (await this.link.ask(instanceId, 'abort', { thread, abort })) as AbortOutcome | undefined;
+  }
+
+  async spare(thread: ThreadRef, owner: string): Promise<void> {
+    await this.link.askAll('spare', { thread, owner });
   }
 
   /** What a peer made of a signal id. What is accepted here next comes after all that the peers have accepted. */

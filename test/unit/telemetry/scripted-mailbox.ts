@@ -9,6 +9,7 @@ export function scriptedMailbox(answers: Partial<ThreadMailbox>): ThreadMailbox 
     claim: unexpected,
     take: unexpected,
     settle: unexpected,
+    spare: unexpected,
     append: unexpected,
     follow: unexpected,
     abort: unexpected,
