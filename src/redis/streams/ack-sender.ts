@@ -4,6 +4,7 @@ import type { Redis } from 'ioredis';
 
 import type { ScriptCall } from '../script-runner.ts';
 import { loadScript, runScript } from '../script-runner.ts';
+import type { Delivery } from './delivery.ts';
 import { isMoved, isTransient } from './failures.ts';
 import type { AckBatch, GroupFeed } from './group-feed.ts';
 import { compareIds } from './stream-id.ts';
@@ -66,8 +67,8 @@ export class AckSender {
   #call(chunk: readonly Outgoing[]): ScriptCall {
     const args: (string | number)[] = [chunk[0]?.feed.consumer ?? ''];
     for (const { feed, batch } of chunk) {
-      args.push(feed.group, batch.ids.length);
-      for (const id of inOrder(batch.ids)) args.push(id);
+      args.push(feed.group, batch.deliveries.length);
+      for (const { id } of inOrder(batch.deliveries)) args.push(id);
     }
     return { script: this.#script, keys: chunk.map(({ feed }) => feed.key), args };
   }
@@ -78,20 +79,23 @@ function chunked(outgoing: readonly Outgoing[], cluster: boolean): Outgoing[][] 
   let ids = 0;
   for (const one of outgoing) {
     const last = chunks.at(-1);
-    if (last && !cluster && last.length < maxBatches && ids + one.batch.ids.length <= maxIds) {
+    if (last && !cluster && last.length < maxBatches && ids + one.batch.deliveries.length <= maxIds) {
       last.push(one);
-      ids += one.batch.ids.length;
+      ids += one.batch.deliveries.length;
     } else {
       chunks.push([one]);
-      ids = one.batch.ids.length;
+      ids = one.batch.deliveries.length;
     }
   }
   return chunks;
 }
 
-function inOrder(ids: string[]): string[] {
-  for (let at = 1; at < ids.length; at++) {
-    if (compareIds(ids[at - 1] ?? '', ids[at] ?? '') > 0) return ids.sort(compareIds);
+/** Handlers mostly answer in the order of their entries. */
+function inOrder(deliveries: Delivery[]): Delivery[] {
+  for (let at = 1; at < deliveries.length; at++) {
+    if (byId(deliveries[at - 1] as Delivery, deliveries[at] as Delivery) > 0) return deliveries.sort(byId);
   }
-  return ids;
+  return deliveries;
 }
+
+const byId = (one: Delivery, other: Delivery) => compareIds(one.id, other.id);

@@ -21,6 +21,9 @@ export class Delivery {
   readonly attempt: number;
   /** When a handler last showed that it works on this, on the monotonic clock. */
   sinceMs: number;
+  /** Neighbours in `InFlight`. */
+  older: Delivery | undefined;
+  newer: Delivery | undefined;
   readonly #feed: Settling;
   #waiting: number;
   #nacked = false;

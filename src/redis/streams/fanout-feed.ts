@@ -116,17 +116,17 @@ export class FanoutFeed extends Feed {
   }
 
   abandon(delivery: Delivery): void {
-    this.#forget(delivery);
+    this.inFlight.delete(delivery);
   }
 
   ack(delivery: Delivery): Promise<void> {
-    this.#forget(delivery);
+    this.inFlight.delete(delivery);
     return Promise.resolve();
   }
 
   /** The next attempt goes to everybody: the wire has no way to address one subscriber. */
   async nack(delivery: Delivery): Promise<void> {
-    this.#forget(delivery);
+    this.inFlight.delete(delivery);
     if (this.exhausted(delivery)) return;
     try {
       await this.#publisher.append(this.key, retryFields(delivery.decoded, delivery.attempt + 1));
@@ -142,11 +142,6 @@ export class FanoutFeed extends Feed {
   extend(delivery: Delivery): Promise<void> {
     delivery.sinceMs = this.context.clock.monotonicMs();
     return Promise.resolve();
-  }
-
-  #forget(delivery: Delivery): void {
-    // A member that started over may have been given the same entry again: only the delivery itself is forgotten.
-    if (this.inFlight.get(delivery.id) === delivery) this.inFlight.delete(delivery.id);
   }
 
   #reposition(): void {

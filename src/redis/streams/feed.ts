@@ -12,6 +12,7 @@ import { decodeEntry, parsedEvent } from './codec.ts';
 import type { DecodedEntry, Entry } from './codec.ts';
 import { Delivery } from './delivery.ts';
 import type { DeliveryHandles } from './delivery.ts';
+import { InFlight } from './in-flight.ts';
 import type { StreamsSettings } from './options.ts';
 import type { StreamTelemetry } from './telemetry.ts';
 
@@ -69,8 +70,7 @@ export abstract class Feed {
   };
   reader: FeedReader | undefined;
 
-  /** Handed to a handler and not settled, oldest first. */
-  readonly inFlight = new Map<string, Delivery>();
+  readonly inFlight = new InFlight();
   #running = 0;
   #undecodableSaid = false;
   #fullSaid = false;
@@ -127,7 +127,7 @@ export abstract class Feed {
 
   protected deliver(id: string, decoded: DecodedEntry, attempt: number, members: readonly Member[]): void {
     const delivery = new Delivery(this, id, decoded, attempt, members.length, this.context.clock.monotonicMs());
-    if (this.tracksInFlight) this.inFlight.set(id, delivery);
+    if (this.tracksInFlight) this.inFlight.add(delivery);
     for (const member of members) {
       // Each gets an object of its own, so that what one handler changes is not what another sees.
       const event = member === members[0] ? decoded.event : (parsedEvent(decoded.json) ?? decoded.event);
@@ -188,7 +188,7 @@ export abstract class Feed {
   expireInFlight(): void {
     const { inFlightTimeoutMs } = this.context.settings;
     const cutoffMs = this.context.clock.monotonicMs() - inFlightTimeoutMs;
-    for (const delivery of this.inFlight.values()) {
+    for (const delivery of this.inFlight) {
       if (delivery.settled || delivery.sinceMs > cutoffMs) continue;
       this.context.logger.warn('a handler exceeded inFlightTimeoutMs; its event is nacked on its behalf', {
         topic: this.topic,

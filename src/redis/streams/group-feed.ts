@@ -14,7 +14,7 @@ import { compareIds } from './stream-id.ts';
 const maxAcksPerBatch = 128;
 
 export interface AckBatch {
-  readonly ids: string[];
+  readonly deliveries: Delivery[];
   readonly done: Promise<void>;
   resolve(): void;
 }
@@ -77,7 +77,7 @@ export class GroupFeed extends Feed {
   /** Nobody listens and nothing is left to settle. */
   get drained(): boolean {
     const { state } = this.schedule;
-    return this.#members.length === 0 && this.inFlight.size === 0 && state === 'idle' && this.#returning === 0;
+    return this.#members.length === 0 && this.inFlight.isEmpty && state === 'idle' && this.#returning === 0;
   }
 
   /** The stream was deleted: whatever comes is new. */
@@ -98,10 +98,11 @@ export class GroupFeed extends Feed {
 
   accept(entries: readonly Entry[], deliveryCounts?: ReadonlyMap<string, number>): void {
     const left: string[] = [];
+    let here: Set<string> | undefined;
     for (const entry of entries) {
       if (this.lastId === undefined || compareIds(entry.id, this.lastId) > 0) this.lastId = entry.id;
-      // Already here: a history read after a reconnect lists what is in flight too.
-      if (this.inFlight.has(entry.id)) continue;
+      // Not new: a history read after a reconnect lists what is in flight too.
+      else if ((here ??= this.inFlight.ids()).has(entry.id)) continue;
       const member = this.#nextMember();
       if (!member) {
         left.push(entry.id);
@@ -149,13 +150,13 @@ export class GroupFeed extends Feed {
   }
 
   abandon(delivery: Delivery): void {
-    this.#forget(delivery.id);
+    this.#forget(delivery);
     if (this.#abandoned.push(delivery.id) > 1) return;
     queueMicrotask(() => void this.handBack(this.#abandoned.splice(0)));
   }
 
-  #forget(id: string): void {
-    this.inFlight.delete(id);
+  #forget(delivery: Delivery): void {
+    this.inFlight.delete(delivery);
     if (this.#members.length === 0) this.rest();
   }
 
@@ -179,13 +180,13 @@ export class GroupFeed extends Feed {
 
   ack(delivery: Delivery): Promise<void> {
     let batch = this.#unsent.at(-1);
-    if (!batch || batch.ids.length >= maxAcksPerBatch) {
+    if (!batch || batch.deliveries.length >= maxAcksPerBatch) {
       const { promise, resolve } = Promise.withResolvers<void>();
-      batch = { ids: [], done: promise, resolve };
+      batch = { deliveries: [], done: promise, resolve };
       this.#unsent.push(batch);
       this.reader?.acksWaiting(this);
     }
-    batch.ids.push(delivery.id);
+    batch.deliveries.push(delivery);
     return batch.done;
   }
 
@@ -207,7 +208,7 @@ export class GroupFeed extends Feed {
 
   /** Until now a reclaim must not take these for abandoned. */
   settledAt(batch: AckBatch): void {
-    for (const id of batch.ids) this.inFlight.delete(id);
+    for (const delivery of batch.deliveries) this.inFlight.delete(delivery);
     batch.resolve();
     this.rest();
   }
@@ -232,7 +233,7 @@ export class GroupFeed extends Feed {
         error: errorMessage(error),
       });
     } finally {
-      this.#forget(delivery.id);
+      this.#forget(delivery);
     }
   }
 

@@ -72,7 +72,7 @@ export class Reclaimer {
     if (this.#stopped) return;
     const everyMs = Math.max(5, Math.min(1000, this.#settings.inFlightTimeoutMs / 4));
     this.#expiryTimer = this.#clock.after(everyMs, () => {
-      for (const feed of this.#feeds()) if (feed.inFlight.size > 0) feed.expireInFlight();
+      for (const feed of this.#feeds()) feed.expireInFlight();
       this.#scheduleExpiry();
     });
   }
@@ -145,6 +145,7 @@ export class Reclaimer {
   /** Pending long enough and not in the hands of a handler here: a claim would restart the idle clock of those. */
   async #idle(feed: GroupFeed, idleMs: number): Promise<PendingRow[]> {
     const found: PendingRow[] = [];
+    const here = feed.inFlight.ids();
     let from = '-';
     while (found.length < pageSize) {
       // The client's types know this command without IDLE only.
@@ -152,7 +153,7 @@ export class Reclaimer {
         client.call('XPENDING', feed.key, feed.group, 'IDLE', idleMs, from, '+', pageSize),
       );
       const rows = page as PendingRow[];
-      found.push(...rows.filter(([id]) => !feed.inFlight.has(id)));
+      found.push(...rows.filter(([id]) => !here.has(id)));
       if (rows.length < pageSize) break;
       from = `(${rows.at(-1)?.[0] ?? '-'}`;
     }

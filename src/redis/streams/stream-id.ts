@@ -7,6 +7,7 @@ export function compareIds(a: string, b: string): number {
   if (a === b) return 0;
   const dashA = a.indexOf('-');
   const dashB = b.indexOf('-');
+  if (a.length === b.length && dashA === dashB) return a < b ? -1 : 1;
   const byMs = compareDigits(a.slice(0, dashA), b.slice(0, dashB));
   return byMs === 0 ? compareDigits(a.slice(dashA + 1), b.slice(dashB + 1)) : byMs;
 }
