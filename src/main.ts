@@ -27,6 +27,7 @@ import { SettingsStore } from './settings/settings-store.ts';
 import { createLogger } from './telemetry/logger.ts';
 import { carrierOf } from './telemetry/observer.ts';
 import { startTelemetry } from './telemetry/setup.ts';
+import { parseTraceSettings } from './telemetry/trace-settings.ts';
 
 const environment = process.env;
 
@@ -34,7 +35,8 @@ async function run(): Promise<void> {
   const settings = parseProcessSettings(environment);
   const version = packageVersion();
   const instanceId = newInstanceId(settings.instanceName);
-  const logger = createLogger({ level: settings.logLevel, base: { instance: instanceId, version } });
+  const { hashIds = false } = parseTraceSettings(environment);
+  const logger = createLogger({ level: settings.logLevel, base: { instance: instanceId, version }, hashIds });
   const leaseSettings = new SettingsStore({ logger });
   const { status, problems } = leaseSettings.apply('environment', environment);
   if (status === 'rejected') {

@@ -117,6 +117,7 @@ export class Runtime {
       health: this.#healthView(),
       tokens: settings.authTokens,
       limits: { bodyBytes: settings.bodyLimitBytes },
+      hideIds: this.#instrumentation.ids.hashed,
       logger,
     });
     const metricsApp = createMetricsApp({ collect: () => telemetry.collectMetrics(), logger });

@@ -41,13 +41,15 @@ export interface AppOptions {
   readonly tokens?: readonly string[];
   readonly limits: { readonly bodyBytes: number };
   readonly logger: Logger;
+  /** Ids of threads are to be on no span. Default false. */
+  readonly hideIds?: boolean;
   /** Default 25000. */
   readonly heartbeatMs?: number;
 }
 
 /** Throws `SIG_OPTION_INVALID`. */
 export function createApp(options: AppOptions): HttpApp {
-  const { service, agents, operations, operator, health, tokens = [], limits, logger, heartbeatMs = 25_000 } = options;
+  const { service, agents, operations, operator, health, tokens = [], limits, logger, hideIds = false, heartbeatMs = 25_000 } = options;
   checkWhole('limits.bodyBytes', limits.bodyBytes);
   checkWhole('heartbeatMs', heartbeatMs);
   if (tokens.some(token => !/^\S+$/.test(token))) throw invalidOption('tokens', '***', 'a list of texts without spaces');
@@ -56,7 +58,7 @@ export function createApp(options: AppOptions): HttpApp {
   const app = bareApp();
   // Probes come first: neither tokens nor traces are for them.
   mount(app, healthRoutes(health));
-  app.use(['/api', '/v1'], traceRequests(), requireToken(tokens), express.json({ limit: limits.bodyBytes }));
+  app.use(['/api', '/v1'], traceRequests({ hidePaths: hideIds }), requireToken(tokens), express.json({ limit: limits.bodyBytes }));
   const routes = [
     ...agentRoutes({ service, agents, streams }),
     ...operatorRoutes({ service, operator }),

@@ -14,17 +14,20 @@ import type { Request, RequestHandler, Response } from 'express';
 
 const scope = 'signals-runtime.http';
 
-export function traceRequests(): RequestHandler {
+/** `hidePaths`: for those who want no ids of threads on spans; the route is there all the same. */
+export function traceRequests({ hidePaths = false }: { hidePaths?: boolean } = {}): RequestHandler {
+  const tracer = trace.getTracer(scope);
   return (request, response, next) => {
-    const tracer = trace.getTracer(scope);
     const parent = propagation.extract(context.active(), request.headers);
     const attributes = {
       [ATTR_HTTP_REQUEST_METHOD]: request.method,
-      [ATTR_URL_PATH]: request.baseUrl + request.path,
-      [ATTR_URL_SCHEME]: request.protocol,
+      ...(hidePaths ? {} : { [ATTR_URL_PATH]: request.baseUrl + request.path }),
     };
     const span = tracer.startSpan(request.method, { kind: SpanKind.SERVER, attributes }, parent);
-    response.once('close', () => endSpan(span, request, response));
+    if (span.isRecording()) {
+      span.setAttribute(ATTR_URL_SCHEME, request.protocol);
+      response.once('close', () => endSpan(span, request, response));
+    }
     context.with(trace.setSpan(parent, span), next);
   };
 }

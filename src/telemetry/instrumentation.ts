@@ -1,7 +1,5 @@
 /** What the observer and the decorators share: tracer, instruments, how ids are shown, and who was acquired where. */
 
-import { createHash } from 'node:crypto';
-
 import { metrics, SpanStatusCode, trace } from '@opentelemetry/api';
 import type { Attributes, Context, MeterProvider, Span, Tracer, TracerProvider } from '@opentelemetry/api';
 
@@ -13,13 +11,14 @@ import type { Instruments } from './instruments.ts';
 import { LeaseRegistry } from './lease-registry.ts';
 import { keys, scopeName, spanKeys } from './names.ts';
 import { maskCredentials } from './redaction.ts';
+import { ShownIds } from './shown-ids.ts';
 
 export interface InstrumentationOptions {
   /** Default: the global providers as they are now, so start the SDK first. */
   readonly tracerProvider?: TracerProvider;
   readonly meterProvider?: MeterProvider;
   readonly version?: string;
-  /** Thread and resource ids become the first 16 hex digits of their SHA-256, where they may name a person. */
+  /** Thread and resource ids become hashes, where they may name a person; see `shown-ids.ts`. */
   readonly hashIds?: boolean;
   /** One in this many successful renewals becomes a span; 1 is all of them, 0 none. Failures always do. Default 100. */
   readonly renewalSampling?: number;
@@ -42,7 +41,7 @@ export class Instrumentation {
   readonly promptLimitMs: number;
   /** Of the drain that is on: what is given up now belongs to it. */
   drain: Context | undefined;
-  readonly #hashIds: boolean;
+  readonly ids: ShownIds;
 
   /** Throws `SIG_OPTION_INVALID`. */
   constructor(options: InstrumentationOptions = {}) {
@@ -52,32 +51,32 @@ export class Instrumentation {
     }
     this.promptLimitMs = options.promptLimitMs ?? 60_000;
     this.runTrace = options.runTrace ?? 'prompt';
-    this.#hashIds = options.hashIds ?? false;
+    this.ids = new ShownIds(options.hashIds ?? false);
     this.tracer = (options.tracerProvider ?? trace.getTracerProvider()).getTracer(scopeName, options.version);
     // No version: the streams backend counts on the same meter, and another would make the same metric twice.
     this.instruments = createInstruments((options.meterProvider ?? metrics.getMeterProvider()).getMeter(scopeName));
   }
 
-  /** How an id that may name a person is shown on spans. */
-  shownId(id: string): string {
-    return this.#hashIds ? createHash('sha256').update(id).digest('hex').slice(0, 16) : id;
-  }
-
   threadAttributes(thread: ThreadRef): Attributes {
     return {
-      [spanKeys.resourceId]: this.shownId(thread.resourceId),
-      [spanKeys.threadId]: this.shownId(thread.threadId),
-      [spanKeys.leaseKey]: this.shownId(threadLeaseKey(thread)),
+      [spanKeys.resourceId]: this.ids.id(thread.resourceId),
+      [spanKeys.threadId]: this.ids.id(thread.threadId),
+      [spanKeys.leaseKey]: this.ids.id(threadLeaseKey(thread)),
     };
   }
 }
 
-/** Marks a span as failed. Only the name, message and stack of an error are kept: a reply of Redis carries its arguments. */
-export function failSpan(span: Span, error: unknown): void {
+/**
+ * Marks a span as failed. Only the name, message and stack of an error are kept: a reply of Redis carries its arguments. `thread`:
+ * whose ids its words may hold.
+ */
+export function failSpan(on: Instrumentation, span: Span, error: unknown, thread?: ThreadRef): void {
+  if (!span.isRecording()) return;
+  const shown = (text: string) => on.ids.text(maskCredentials(text), thread);
   span.setAttribute(keys.errorType, errorType(error));
-  const message = maskCredentials(errorMessage(error));
+  const message = shown(errorMessage(error));
   span.setStatus({ code: SpanStatusCode.ERROR, message });
-  const stack = error instanceof Error && error.stack ? { stack: maskCredentials(error.stack) } : {};
+  const stack = error instanceof Error && error.stack ? { stack: shown(error.stack) } : {};
   span.recordException({ name: error instanceof Error ? error.name : typeof error, message, ...stack });
 }
 

@@ -101,7 +101,7 @@ export class LeaseRecorder {
     if (!span.isRecording()) return span;
     span.setAttributes(attributes());
     if (endReason !== undefined) span.setAttribute(keys.endReason, endReason);
-    if (error !== undefined) failSpan(span, error);
+    if (error !== undefined) failSpan(this.#on, span, error);
     span.end(at.start.wallMs + durationMs);
     return span;
   }
@@ -114,7 +114,7 @@ export function failureOutcome(error: unknown): 'error' | 'timeout' {
 export function leaseAttributes(instrumentation: Instrumentation, key: string, owner: string, ttlMs?: number): Attributes {
   const token = instrumentation.leases.of(key, owner)?.fencingToken;
   return {
-    [spanKeys.leaseKey]: instrumentation.shownId(key),
+    [spanKeys.leaseKey]: instrumentation.ids.id(key),
     [spanKeys.owner]: owner,
     ...(ttlMs === undefined ? {} : { [spanKeys.ttlMs]: ttlMs }),
     ...(token === undefined ? {} : { [spanKeys.fencingToken]: token }),

@@ -26,7 +26,7 @@ export async function observeDrain<T extends { readonly abandoned: number }>(
     on.instruments.drainLeases.add(result.abandoned, { [keys.outcome]: 'abandoned' });
     return result;
   } catch (error) {
-    failSpan(span, error);
+    failSpan(on, span, error);
     throw error;
   } finally {
     on.drain = undefined;
@@ -52,7 +52,7 @@ export function observeReload<T extends Reload>(on: Instrumentation, source: str
     }
     return result;
   } catch (error) {
-    failSpan(span, error);
+    failSpan(on, span, error);
     throw error;
   } finally {
     span.end();

@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { invalidOption } from '../core/errors.ts';
 import type { LogFields, Logger } from '../core/logger.ts';
 import { redacted } from './redaction.ts';
+import { ShownIds } from './shown-ids.ts';
 
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof logLevels)[number];
@@ -16,6 +17,8 @@ export interface LoggerOptions {
   readonly destination?: { write(line: string): void };
   /** On every line: the instance, the version. */
   readonly base?: LogFields;
+  /** Ids of threads become hashes, as on spans; see `shown-ids.ts`. Default false. */
+  readonly hashIds?: boolean;
 }
 
 export type LevelledLogger = Logger & {
@@ -35,9 +38,10 @@ export function createLogger(options: LoggerOptions): LevelledLogger {
     },
     options.destination ?? pino.destination({ dest: 1, sync: true }),
   );
+  const ids = new ShownIds(options.hashIds ?? false);
   const at = (level: 'debug' | 'info' | 'warn' | 'error') => (message: string, fields?: LogFields) => {
     // Asked first, since redaction costs more than the question.
-    if (sink.isLevelEnabled(level)) sink[level]({ ...(fields && redacted(fields)), ...activeTrace() }, message);
+    if (sink.isLevelEnabled(level)) sink[level]({ ...(fields && ids.fields(redacted(fields))), ...activeTrace() }, message);
   };
   return {
     debug: at('debug'),

@@ -69,7 +69,7 @@ export class TelemetryObserver implements Observer {
         this.#on.instruments.runActive.add(-1);
         const seconds = (performance.now() - startedMs) / 1000;
         this.#on.instruments.runDuration.record(seconds, { [keys.endReason]: reason });
-        if (span.isRecording()) endRun(span, reason, error);
+        if (span.isRecording()) this.#endRun(span, facts.thread, reason, error);
       },
     };
   }
@@ -92,6 +92,13 @@ export class TelemetryObserver implements Observer {
     return { parent, links: [...(continues ? [] : linkTo(first)), ...rest, ...elsewhere] };
   }
 
+  #endRun(span: Span, thread: ThreadRef, reason: RunEnd, error: unknown): void {
+    span.setAttribute(keys.endReason, reason);
+    if (error !== undefined) failSpan(this.#on, span, error, thread);
+    else if (reason === 'failed' || reason === 'lease_lost') span.setStatus({ code: SpanStatusCode.ERROR, message: reason });
+    span.end();
+  }
+
   #attributes(facts: RunFacts) {
     return {
       ...this.#on.threadAttributes(facts.thread),
@@ -103,13 +110,6 @@ export class TelemetryObserver implements Observer {
       ...(facts.waitedMs === undefined ? {} : { [spanKeys.runWaitedMs]: facts.waitedMs }),
     };
   }
-}
-
-function endRun(span: Span, reason: RunEnd, error: unknown): void {
-  span.setAttribute(keys.endReason, reason);
-  if (error !== undefined) failSpan(span, error);
-  else if (reason === 'failed' || reason === 'lease_lost') span.setStatus({ code: SpanStatusCode.ERROR, message: reason });
-  span.end();
 }
 
 export function carrierOf(from: Context): TraceCarrier | undefined {

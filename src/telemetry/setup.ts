@@ -26,9 +26,11 @@ import { isDisabled, otlpEndpoint, wholeNumber } from './setup/environment.ts';
 import type { Environment } from './setup/environment.ts';
 import { exportingKnownOnly } from './setup/known-values.ts';
 import { PrometheusText } from './setup/prometheus-text.ts';
+import { hashedTopics } from './setup/hashed-topics.ts';
 import { createResource } from './setup/resource.ts';
 import type { Identity } from './setup/resource.ts';
 import { createSampler } from './setup/sampler.ts';
+import { ShownIds } from './shown-ids.ts';
 import { parseTraceSettings } from './trace-settings.ts';
 import type { TraceSettings } from './trace-settings.ts';
 
@@ -61,11 +63,11 @@ export function startTelemetry(options: TelemetryOptions): Promise<Telemetry> {
   // Asynchronous only to the outside, so that a resource that has to be asked for can come later.
   return new Promise(resolve => {
     const tracing = parseTraceSettings(options.environment);
-    resolve(telemetryOf(start(options), tracing, options.logger));
+    resolve(telemetryOf(start(options, tracing), tracing, options.logger));
   });
 }
 
-function start(options: TelemetryOptions): Started {
+function start(options: TelemetryOptions, tracing: TraceSettings): Started {
   const { environment, logger } = options;
   if (isDisabled(environment)) return { metricsText: undefined, stops: [] };
   const endpoints = {
@@ -83,7 +85,7 @@ function start(options: TelemetryOptions): Started {
   const stops: (() => Promise<void>)[] = [];
   if (!foreign.traces) {
     registerContext();
-    if (endpoints.traces !== undefined) stops.push(startTraces(endpoints.traces, resource, options));
+    if (endpoints.traces !== undefined) stops.push(startTraces(endpoints.traces, resource, options, tracing));
   }
   if (foreign.metrics) return { metricsText: undefined, stops };
   const text = new PrometheusText(seriesLimit, logger);
@@ -98,13 +100,14 @@ function registerContext(): void {
   propagation.setGlobalPropagator(new CompositePropagator({ propagators }));
 }
 
-function startTraces(url: string, resource: Resource, options: TelemetryOptions): () => Promise<void> {
+function startTraces(url: string, resource: Resource, options: TelemetryOptions, { hashIds = false }: TraceSettings): () => Promise<void> {
   const { environment, logger } = options;
   const number = (name: string) => wholeNumber(environment, name, 1, logger);
   const provider = new TracerProvider({
     resource,
     sampler: createSampler(environment, logger),
     spanProcessors: [
+      ...(hashIds ? [hashedTopics(new ShownIds(true))] : []),
       new BatchSpanProcessor({
         exporter: new OTLPTraceExporter({ url, ...exportLimit('TRACES', environment, logger) }),
         ...given('scheduledDelayMillis', number('OTEL_BSP_SCHEDULE_DELAY')),

@@ -8,7 +8,7 @@ export type TraceSettings = Pick<InstrumentationOptions, 'hashIds' | 'renewalSam
 const runTraces = ['prompt', 'parent', 'link'] as const;
 
 /**
- * - `TRACE_HASH_IDS`: `true` shows thread and resource ids only as hashes. Default `false`.
+ * - `TRACE_HASH_IDS`: `true` shows thread and resource ids on spans and in logs only as hashes. Default `false`.
  * - `TRACE_RENEWALS`: one in so many successful renewals is shown; 0 is none. Default 100.
  * - `TRACE_RUNS`: `prompt`, `parent` or `link`, see `InstrumentationOptions.runTrace`. Default `prompt`.
  * - `TRACE_PROMPT_LIMIT_MS`: what waited longer was not delivered promptly. Default 60000.

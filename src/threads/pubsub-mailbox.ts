@@ -21,7 +21,7 @@ import type { Chunk } from '../contracts/agent.ts';
 import type { LeaseProvider } from '../contracts/lease-provider.ts';
 import type { MailboxOperations } from '../contracts/mailbox-operations.ts';
 import type { PubSub } from '../contracts/pubsub.ts';
-import { parseOwner, threadName } from '../contracts/thread.ts';
+import { parseOwner, threadLeaseKey, threadName } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import type {
   AbortOutcome, AbortRequest, Appended, DeliverRequest, Delivery, FollowRequest, Grant, LeaseClaim, MailboxLimits, MailboxListener,
@@ -126,7 +126,7 @@ export class PubSubMailbox implements ThreadMailbox {
       const outcome = await attempt();
       if (outcome !== undefined) return outcome;
       if (elapsedMs(this.#clock, startedAt) > this.#replyLimitMs) {
-        throw new SignalsError('SIG_OWNER_UNREACHABLE', `the owner of ${threadName(thread)} can't be found`);
+        throw new SignalsError('SIG_OWNER_UNREACHABLE', `the owner of ${threadLeaseKey(thread)} can't be found`);
       }
       await sleep(this.#clock, retryPauseMs);
     }

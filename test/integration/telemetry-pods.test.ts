@@ -55,7 +55,7 @@ async function send(process: RuntimeProcess, message: string, headers: Record<st
   const response = await fetch(`${process.url}/api/agents/gated/send-message`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', ...headers },
-    body: JSON.stringify({ message, resourceId: 'user', threadId: 'thread' }),
+    body: JSON.stringify({ message, resourceId: 'ada-lovelace', threadId: 'her-engine' }),
   });
   expect(response.status).toBe(200);
 }
@@ -140,7 +140,7 @@ test('the metrics page of a pod that worked is in order, and names no thread', a
   expect(text).toContain('signals_route_decisions_total{decision="wake"} 1\n');
   expect(text).toContain('signals_lease_active 0\n');
   expect(text).toContain('signals_lease_ttl_seconds 5\n');
-  expect(text).not.toMatch(/"(user|thread)"/);
+  expect(text).not.toMatch(/ada-lovelace|her-engine/);
   expect(await checkMetrics(text)).toBe('');
   const series = text.split('\n').flatMap(line => /^[^#\s]+/.exec(line) ?? []);
   expect(series.length).toBeGreaterThan(50);
