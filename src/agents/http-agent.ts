@@ -6,6 +6,7 @@ import { systemClock } from '../core/clock.ts';
 import type { Clock, Timer } from '../core/clock.ts';
 import { errorMessage, invalidOption, isSignalsError, SignalsError } from '../core/errors.ts';
 import { sleep } from '../core/waits.ts';
+import { forwardArrivals } from './arrival-forwarder.ts';
 import { readChunks } from './chunk-stream.ts';
 
 export interface HttpAgentOptions {
@@ -39,7 +40,11 @@ type Checked = Required<Omit<HttpAgentOptions, 'description'>>;
 /**
  * The request's body is `{ agentId, runId, thread, signals, attempt, fencingToken?, options? }`; the fencing token, the run
  * id and the attempt are in headers as well. Once a chunk was seen a failure is the run's failure: to ask again would
- * double what the agent did. Signals that arrive while it runs wait for the next run.
+ * double what the agent did.
+ *
+ * Signals that arrive while it runs are posted to the URL that its answer names in the header `signals-deliver-url`, relative to
+ * the agent's own and of the same origin: `{ runId, thread, signals }`, under the same headers. With a 2xx they are that run's.
+ * Otherwise, and where no such URL was named, they wait for the next run.
  *
  * Throws `SIG_OPTION_INVALID`; its runs throw `SIG_RUN_FAILED`.
  */
@@ -54,7 +59,7 @@ async function* runRemote(options: Checked, run: AgentRun): AsyncIterable<Chunk>
   for (let attempt = 1; ; attempt++) {
     let seen = false;
     try {
-      for await (const chunk of request(options, run)) {
+      for await (const chunk of request(options, run, () => (seen = true))) {
         seen = true;
         yield chunk;
       }
@@ -68,7 +73,7 @@ async function* runRemote(options: Checked, run: AgentRun): AsyncIterable<Chunk>
   }
 }
 
-async function* request(options: Checked, run: AgentRun): AsyncIterable<Chunk> {
+async function* request(options: Checked, run: AgentRun, onTaken: () => void): AsyncIterable<Chunk> {
   const limit = new Limit(options.clock);
   const signal = AbortSignal.any([run.abortSignal, limit.signal]);
   try {
@@ -82,7 +87,13 @@ async function* request(options: Checked, run: AgentRun): AsyncIterable<Chunk> {
     });
     if (!response.ok || !response.body) throw await refused(response);
     limit.set(options.idleTimeoutMs, 'was silent');
-    yield* readChunks(response.headers.get('content-type'), limit.renewedBy(response.body, options.idleTimeoutMs));
+    const requestHeaders = headersOf(options, run);
+    const arrivals = forwardArrivals({ ...options, requestHeaders, onTaken }, run, response.headers.get('signals-deliver-url'));
+    try {
+      yield* readChunks(response.headers.get('content-type'), limit.renewedBy(response.body, options.idleTimeoutMs));
+    } finally {
+      await arrivals.stop();
+    }
   } catch (error) {
     throw limit.signal.aborted ? limit.signal.reason : error;
   } finally {

@@ -15,6 +15,8 @@ export interface Arrivals extends AsyncIterable<Signal> {
   readonly size: number;
   /** What is there now, without waiting. */
   drain(): Signal[];
+  /** Signals of these that were read and could not be used: they count as unread. */
+  giveBack(signals: readonly Signal[]): void;
 }
 
 export interface AgentRun {

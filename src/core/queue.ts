@@ -2,10 +2,12 @@
  * An async iterable that is fed from outside. Unlike a stream it tells which items were handed to the
  * reader (`taken`), which is what "consumed by the run" means for signals that arrive while it runs.
  */
+type Reader<T> = (result: IteratorResult<T, undefined>) => void;
+
 export class AsyncQueue<T> implements AsyncIterable<T> {
   readonly #items: T[] = [];
-  readonly #taken: T[] = [];
-  #waiting: ((result: IteratorResult<T, undefined>) => void)[] = [];
+  #taken: T[] = [];
+  #waiting: Reader<T>[] = [];
   #ended = false;
 
   get taken(): readonly T[] {
@@ -31,6 +33,13 @@ export class AsyncQueue<T> implements AsyncIterable<T> {
     return items;
   }
 
+  /** Items that were taken and could not be used are as if nobody had taken them: the next ones that are read. */
+  giveBack(items: readonly T[]): void {
+    const back = this.#taken.filter(item => items.includes(item));
+    this.#taken = this.#taken.filter(item => !items.includes(item));
+    this.#items.unshift(...back);
+  }
+
   /** No more items; readers that wait are told. Items that nobody read stay unread. */
   end(): void {
     this.#ended = true;
@@ -38,19 +47,26 @@ export class AsyncQueue<T> implements AsyncIterable<T> {
   }
 
   [Symbol.asyncIterator](): AsyncIterator<T, undefined> {
+    const own = new Set<Reader<T>>();
     return {
       next: () =>
         new Promise(resolve => {
           if (this.#ended) return resolve({ done: true, value: undefined });
           const item = this.#items.shift();
-          if (item === undefined) this.#waiting.push(resolve);
-          else this.#hand(item, resolve);
+          if (item !== undefined) return this.#hand(item, resolve);
+          this.#waiting.push(resolve);
+          own.add(resolve);
         }),
-      return: () => Promise.resolve({ done: true, value: undefined }),
+      // Whoever has stopped reading must be handed nothing any more: it would count as taken.
+      return: () => {
+        for (const reader of this.#waiting.filter(waiting => own.has(waiting))) reader({ done: true, value: undefined });
+        this.#waiting = this.#waiting.filter(waiting => !own.has(waiting));
+        return Promise.resolve({ done: true, value: undefined });
+      },
     };
   }
 
-  #hand(item: T, reader: (result: IteratorResult<T, undefined>) => void): void {
+  #hand(item: T, reader: Reader<T>): void {
     this.#taken.push(item);
     reader({ done: false, value: item });
   }

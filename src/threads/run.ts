@@ -86,17 +86,17 @@ export class Run {
     try {
       lease.assertHeld(); // the process may have stood still since its signals were taken (L1)
       await this.#pump(chunks);
+      this.#arrivals.end(); // what comes from here on is for the next run, also if the agent left a reader behind
       await this.#writeTerminal(this.#stopReason ? this.#abortChunk() : this.#chunk('finish', {}));
       await output.flush();
       return { end: this.#stopReason ?? 'finished' };
     } catch (error) {
+      this.#arrivals.end();
       if (lease.signal.aborted || isSignalsError(error, 'SIG_LEASE_LOST', 'SIG_LEASE_EXPIRED')) {
         abandon(chunks);
         return { end: 'lease_lost', error };
       }
       return await this.#fail(error);
-    } finally {
-      this.#arrivals.end();
     }
   }
 
@@ -172,11 +172,27 @@ function signalsOf(arrivals: AsyncQueue<InboxEntry>): Arrivals {
     get size() {
       return arrivals.size;
     },
-    drain: () => arrivals.drain().map(entry => entry.envelope.signal),
-    async *[Symbol.asyncIterator](): AsyncGenerator<Signal> {
-      for await (const entry of arrivals) yield entry.envelope.signal;
+    drain: () => arrivals.drain().map(signalOf),
+    giveBack: signals => arrivals.giveBack(arrivals.taken.filter(entry => signals.includes(signalOf(entry)))),
+    // Not a generator: its `return` would wait for the signal that `next` waits for.
+    [Symbol.asyncIterator](): AsyncIterator<Signal, undefined> {
+      const entries = arrivals[Symbol.asyncIterator]();
+      return {
+        async next() {
+          const { done, value } = await entries.next();
+          return done ? { done, value: undefined } : { done: false, value: signalOf(value) };
+        },
+        async return() {
+          await entries.return?.();
+          return { done: true, value: undefined };
+        },
+      };
     },
   };
+}
+
+function signalOf(entry: InboxEntry): Signal {
+  return entry.envelope.signal;
 }
 
 /** Tells the agent's iterator that nobody reads on. It may hang or throw: the run is over either way. */

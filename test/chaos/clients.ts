@@ -117,6 +117,7 @@ export class Sender {
     const { action, runId } = answer;
     if (response.ok && action !== undefined) return runId === undefined ? { action } : { action, runId };
     if (response.status === 503) return undefined;
-    throw new Error(`${pod.name} answered ${response.status} to ${JSON.stringify(body)}: ${JSON.stringify(answer)}`);
+    const said = pod.process.logs().slice(-10).join('\n');
+    throw new Error(`${pod.name} answered ${response.status} to ${JSON.stringify(body)}: ${JSON.stringify(answer)}\n${said}`);
   }
 }

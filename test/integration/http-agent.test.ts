@@ -180,3 +180,82 @@ describe('a remote agent', () => {
     expect(make({ idleTimeoutMs: 300_001 })).toThrow('idleTimeoutMs must be');
   });
 });
+
+describe('signals that arrive while a remote agent runs', () => {
+  const named = { ...ndjson, 'signals-deliver-url': '/runs/1/signals?x=1' };
+
+  /** A remote agent whose first answer stays open, and whose others are `statuses`, then 200. */
+  async function open(statuses: readonly number[] = [], headers: Record<string, string> = named) {
+    let answering: ServerResponse | undefined;
+    remote = await startRemoteAgent((response, call) => {
+      if (call > 1) response.writeHead(statuses[call - 2] ?? 200).end();
+      else (answering = response.writeHead(200, headers)).write(one);
+    });
+    const given = agentRun();
+    const running = run({ attempts: 2, headers: { authorization: 'Bearer x' } }, given);
+    await until('it runs', () => answering !== undefined);
+    return { given, running, answering: answering as ServerResponse };
+  }
+
+  it('are posted to where its answer says, in order, and are its own then', async () => {
+    const { given, running, answering } = await open();
+    given.arrivals.push(signal('a'));
+    await until('it has the first', () => remote.seen.length === 2);
+    given.arrivals.push(signal('b'));
+    await until('it has the second', () => remote.seen.length === 3);
+    answering.end(two);
+    expect(await running).toEqual({ types: ['one', 'two'], failure: undefined });
+    expect(remote.seen.slice(1)).toMatchObject(['a', 'b'].map(contents => ({
+      url: '/runs/1/signals?x=1',
+      headers: { authorization: 'Bearer x', 'signals-run-id': 'run-1', 'signals-fencing-token': '7' },
+      body: { runId: 'run-1', thread: { threadId: 'thread-1' }, signals: [{ contents }] },
+    })));
+    expect(given.arrivals.taken.map(({ contents }) => contents)).toEqual(['a', 'b']);
+  });
+
+  it('wait for the next run from the first on that it does not take, so that their order is kept', async () => {
+    const { given, running, answering } = await open([200, 409]);
+    given.arrivals.push(signal('a'));
+    await until('it has the first', () => remote.seen.length === 2);
+    given.arrivals.push(signal('b'));
+    await until('it was asked', () => remote.seen.length === 3);
+    given.arrivals.push(signal('c'));
+    answering.end();
+    await running;
+    expect(remote.seen).toHaveLength(3);
+    expect(given.arrivals.taken.map(({ contents }) => contents)).toEqual(['a']);
+    expect(given.arrivals.drain().map(({ contents }) => contents)).toEqual(['b', 'c']);
+  });
+
+  it('wait for the next run where it names no URL, and when they come after its end', async () => {
+    const { given, running, answering } = await open([], ndjson);
+    given.arrivals.push(signal('a'));
+    answering.end();
+    await running;
+    given.arrivals.push(signal('b'));
+    expect(remote.seen).toHaveLength(1);
+    expect(given.arrivals.taken).toEqual([]);
+  });
+
+  it('that it took are not lost by asking it again', async () => {
+    let posted = false;
+    remote = await startRemoteAgent((response, call) => {
+      if (call === 1) response.writeHead(200, named).flushHeaders();
+      else response.writeHead(200).end(() => (posted = true));
+    });
+    const given = agentRun();
+    const running = run({}, given);
+    given.arrivals.push(signal('a'));
+    await until('it has it', () => posted && given.arrivals.taken.length === 1);
+    await remote.stop();
+    expect((await running).failure).toMatchObject({ code: 'SIG_RUN_FAILED', message: expect.stringContaining('at try 1') as string });
+    remote = await startRemoteAgent(() => {});
+  });
+
+  it('are not sent to strangers', async () => {
+    remote = await startRemoteAgent(response => {
+      response.writeHead(200, { ...ndjson, 'signals-deliver-url': 'http://example.org/' }).end(one);
+    });
+    expect((await run()).failure?.message).toContain('must be of the same origin');
+  });
+});

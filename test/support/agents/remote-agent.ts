@@ -6,6 +6,7 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import type { AddressInfo } from 'node:net';
 
 export interface SeenRequest {
+  readonly url: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: unknown;
   /** The client went before the answer was whole. */
@@ -17,7 +18,7 @@ export async function startRemoteAgent(answer: (response: ServerResponse, call: 
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     let text = '';
     for await (const bytes of request) text += String(bytes);
-    const one: SeenRequest = { headers: request.headers, body: JSON.parse(text), left: false };
+    const one: SeenRequest = { url: request.url ?? '', headers: request.headers, body: JSON.parse(text), left: false };
     seen.push(one);
     response.once('close', () => (one.left = !response.writableFinished));
     await answer(response, seen.length);
