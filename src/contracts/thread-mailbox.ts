@@ -45,7 +45,8 @@ export interface DeliverRequest {
 }
 
 export interface Delivery {
-  readonly action: 'wake' | 'deliver' | 'persist' | 'discard';
+  /** `blocked`: it was meant for a run (`expectedRunId`) that is another agent's. It is not kept, and its id is not remembered. */
+  readonly action: 'wake' | 'deliver' | 'persist' | 'discard' | 'blocked';
   /** The same signal id was accepted before; `action` and `owner` are those of then. */
   readonly duplicate: boolean;
   /** Who holds the thread after this step, if anybody. */

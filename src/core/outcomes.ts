@@ -14,4 +14,4 @@ export type HoldEnd = 'released' | 'transferred' | 'lost' | 'expired' | 'abandon
 export type RunEnd = 'finished' | 'failed' | 'aborted' | 'lease_lost' | 'drained';
 
 /** What became of a signal when it was routed. */
-export type RouteDecision = 'wake' | 'deliver' | 'persist' | 'discard' | 'duplicate' | 'refused' | 'error';
+export type RouteDecision = 'wake' | 'deliver' | 'persist' | 'discard' | 'blocked' | 'duplicate' | 'refused' | 'error';

@@ -152,6 +152,7 @@ export class RedisMailbox implements ThreadMailbox {
     if (reply.code === 'other_run') {
       throw new SignalsError('SIG_RUN_UNKNOWN', `run ${expectedRunId} is not the one that is on`);
     }
+    if (reply.code === 'blocked') return { action: 'blocked', duplicate: false, owner: reply.text(0) };
     if (reply.code === 'full') {
       throw new SignalsError('SIG_INBOX_FULL', `${reply.number(0)} signals (${reply.number(1)} bytes) are waiting already`, {
         details: { maxEntries: this.#limits.maxEntries, maxBytes: this.#limits.maxBytes },

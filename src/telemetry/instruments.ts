@@ -33,6 +33,7 @@ const routeDecisions: Readonly<Record<RouteDecision, true>> = {
   deliver: true,
   persist: true,
   discard: true,
+  blocked: true,
   duplicate: true,
   refused: true,
   error: true,

@@ -194,6 +194,7 @@ export class PubSubMailbox implements ThreadMailbox {
     if (expectedRunId !== undefined && (owner === undefined || runOf(owner) !== expectedRunId)) {
       throw new SignalsError('SIG_RUN_UNKNOWN', `run ${expectedRunId} is not the one that is on`);
     }
+    if (expectedRunId !== undefined && isBlocked(local, request)) return { action: 'blocked', duplicate: false, ...whose };
     const action = local.inbox.accept(request, text, owner === undefined ? 'idle' : 'active', this.#clock.wallMs());
     if (action === 'deliver') this.#hint(listener => listener.onArrival(local.ref));
     return { action, duplicate: false, ...whose };
@@ -229,10 +230,11 @@ export class PubSubMailbox implements ThreadMailbox {
   }
 
   async take({ thread, grant, join }: TakeRequest): Promise<Taken> {
-    return await this.#asOwner(thread, grant, async (local, run) => ({
-      ...local.inbox.take(grant.owner, join, this.#clock.wallMs()),
-      abortRequested: run.abortRequested,
-    }));
+    return await this.#asOwner(thread, grant, async (local, run) => {
+      const taken = local.inbox.take(grant.owner, join, this.#clock.wallMs());
+      run.agentId ??= taken.entries[0]?.envelope.agentId;
+      return { ...taken, abortRequested: run.abortRequested };
+    });
   }
 
   async settle(request: SettleRequest): Promise<Settlement> {
@@ -456,6 +458,11 @@ function instanceOf(owner: string): string {
 
 function runOf(owner: string): string {
   return parseOwner(owner).runId;
+}
+
+/** The run that is on is another agent's. */
+function isBlocked({ run, inbox }: LocalThread, { envelope: { agentId } }: DeliverRequest): boolean {
+  return (run?.agentId ?? inbox.nextAgentId ?? agentId) !== agentId;
 }
 
 /** No more will come of this run; it ends here for those who read. */

@@ -20,7 +20,7 @@ export interface SendRequest {
 
 export interface SendOutcome {
   readonly action: Delivery['action'];
-  /** The run that has or will have the signal, where one is known. */
+  /** The run that was woken or is on, where one is known. What can't join it runs after it. */
   readonly runId?: string;
   readonly signal: Signal;
   readonly owner?: string;

@@ -140,6 +140,24 @@ export function signalTests(stage: () => Stage): void {
       expect(signalIds(await a.take(thread, grant))).toEqual(['s1', 's3']);
     });
 
+    test('a signal for a run that is another agent\'s is blocked and not kept; it may be sent again without that', async () => {
+      const { a, b, thread } = stage();
+      const grant = await a.wake(thread, 's1', { claim: a.claim('run-1') });
+      const blocked = async (id: string) => {
+        for (const at of [a, b]) {
+          const delivery = await at.send(thread, id, { agentId: 'agent-2', expectedRunId: 'run-1' });
+          expect(delivery).toEqual({ action: 'blocked', duplicate: false, owner: grant.owner });
+        }
+      };
+      await blocked('before it has taken');
+      const { cursor } = await a.take(thread, grant);
+      await blocked('s2');
+      expect((await b.mailbox.inspect(thread)).waiting).toBe(1);
+      expect(await b.send(thread, 's2', { agentId: 'agent-2' })).toMatchObject({ action: 'deliver', duplicate: false });
+      expect(await b.send(thread, 's3', { expectedRunId: 'run-1' })).toMatchObject({ action: 'deliver' });
+      expect(signalIds(await a.take(thread, grant, { agentId: 'agent', cursor }))).toEqual(['s3']);
+    });
+
     test('backpressure: a full inbox refuses and loses nothing, and accepts again when there is room', async () => {
       const { a, b, thread } = stage();
       const grant = await a.wake(thread, 's0');

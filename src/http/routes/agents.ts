@@ -23,11 +23,17 @@ export interface AgentRoutesOptions {
 const agentDetails = z.looseObject({ id: z.string(), name: z.string(), description: z.string().optional() });
 
 const accepted = z.object({
-  accepted: z.literal(true),
-  /** The run that has or will have the signal; always there after `wake` and `deliver`. */
+  /** `false` after `blocked` only: the signal is not kept. */
+  accepted: z.boolean(),
+  /**
+   * The run that was woken or is on. A signal that can't join it (a queued turn, or for another agent) runs after it. Not there
+   * when nothing is on, and after a `wake` on an instance that is full or drains: a peer takes the thread.
+   */
   runId: z.string().optional(),
   signal: z.looseObject({ id: z.string(), type: z.string(), createdAt: z.string() }),
-  action: z.enum(['wake', 'deliver', 'persist', 'discard']),
+  action: z.enum(['wake', 'deliver', 'persist', 'discard', 'blocked']),
+  /** Of `blocked`: the run that the signal was meant for is another agent's. */
+  reason: z.literal('thread-blocked').optional(),
   owner: z.string().optional(),
   fencingToken: z.number().optional(),
   duplicate: z.boolean(),
@@ -174,7 +180,8 @@ function sendOptions(body: MessageBody | SendSignalBody, turn: Turn): Omit<SendR
 }
 
 function acceptance({ runId, signal, action, owner, fencingToken, duplicate }: SendOutcome): z.infer<typeof accepted> {
-  return { accepted: true, runId, signal, action, owner, fencingToken, duplicate };
+  const blocked = action === 'blocked';
+  return { accepted: !blocked, runId, signal, action, owner, fencingToken, duplicate, ...(blocked ? { reason: 'thread-blocked' } : {}) };
 }
 
 /** The fields that the client's type says are always there, and what we know to put into them. */

@@ -13,14 +13,26 @@
 --     token: the lease is the caller's; unowned: others had been waiting for an owner
 --   {'duplicate', action of then, owner or '', token or '', 0, ''}
 --   {'other_run', owner or ''}
+--   {'blocked', owner}   the run that it is meant for is another agent's
 --   {'full', entries, bytes}
 --
 -- The state hash of a thread: `wake` waiting entries that wake, `bytes` size of all that wait, `try:<entry>` deliveries of
--- an entry, `open:<entry>` those that nobody has accounted for (see inbox-entries), `run` the run that is on, `from` the output's end
+-- an entry, `open:<entry>` those that nobody has accounted for (see inbox-entries), `run` the run that is on, `agent` its agent (once it has taken), `from` the output's end
 -- when it began, `batch` the last of its output batches, `abort` the owner whose run is asked to stop, `offered` the owner
 -- that gives the thread to whoever claims it, `unread` there is something that the owner was told of and has not looked at.
 
 -- @include thread-lease
+-- @include inbox-entries
+
+-- Of the run that is on: if it has not taken yet, it will be that of the first entry that wakes.
+local function agent_of_run(inbox, state)
+  local agent = redis.call('HGET', state, 'agent')
+  if agent then return agent end
+  for _, entry in ipairs(read_entries(inbox, '-', '+', 256)) do
+    if entry.wakes == '1' then return entry.agent end
+  end
+  return false
+end
 
 local name, envelope = ARGV[1], ARGV[2]
 local claim, ttl = ARGV[7], tonumber(ARGV[8])
@@ -34,6 +46,7 @@ if known then
 end
 
 if ARGV[12] ~= '' and (not owner or run_of(owner) ~= ARGV[12]) then return {'other_run', owner or ''} end
+if ARGV[12] ~= '' and (agent_of_run(KEYS[4], KEYS[5]) or ARGV[3]) ~= ARGV[3] then return {'blocked', owner} end
 
 local behavior = owner and ARGV[5] or ARGV[6]
 if behavior == 'discard' then

@@ -65,6 +65,7 @@ repeat
   if #taken > 0 or not removed then cursor = page[#page].id end
 until #taken > 0
 
+if starting and #taken > 0 then redis.call('HSET', KEYS[4], 'agent', agent) end
 if more == 0 then redis.call('HDEL', KEYS[4], 'unread') end
 if waking(KEYS[4]) == 0 then redis.call('ZREM', KEYS[5], ARGV[1]) end
 local abort = redis.call('HGET', KEYS[4], 'abort') == ARGV[2]

@@ -86,6 +86,11 @@ export class ThreadInbox {
     return this.#entries.reduce((count, entry) => count + (entry.wakes ? 1 : 0), 0);
   }
 
+  /** Whose run it is that starts next. */
+  get nextAgentId(): string | undefined {
+    return this.#entries.find(entry => entry.wakes)?.agentId;
+  }
+
   get oldest(): string | undefined {
     return this.#entries[0]?.id;
   }

@@ -13,6 +13,8 @@ export interface CurrentRun {
   readonly fencingToken: number | undefined;
   readonly ttlMs: number;
   readonly outputFrom: string;
+  /** Known once it has taken its signals. */
+  agentId: string | undefined;
   abortRequested: boolean;
   /** Its end is being recorded: what the run gave back has been counted already. */
   settling: boolean;
@@ -41,7 +43,7 @@ export class LocalThread {
   begin(grant: Grant, nowMs: number): void {
     const { owner, fencingToken, ttlMs } = grant;
     this.cutShort = undefined;
-    this.run = { owner, fencingToken, ttlMs, outputFrom: this.log.last, abortRequested: false, settling: false };
+    this.run = { owner, fencingToken, ttlMs, outputFrom: this.log.last, agentId: undefined, abortRequested: false, settling: false };
     this.lookAtMs = nowMs + ttlMs;
   }
 

@@ -34,6 +34,9 @@ export async function* scripted(run: AgentRun): AsyncGenerator<Chunk> {
   }
 }
 
+/** Another agent of the same kind. */
+export { scripted as second };
+
 async function* obey(run: AgentRun, text: string): AsyncGenerator<Chunk> {
   await note(run, 'signal', text);
   const [verb, argument] = text.split(' ');

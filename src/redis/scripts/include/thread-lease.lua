@@ -28,7 +28,7 @@ end
 local function end_run(state, runs)
   local run = redis.call('HGET', state, 'run')
   if run then redis.call('HDEL', runs, run) end
-  redis.call('HDEL', state, 'run', 'from', 'abort', 'batch', 'offered')
+  redis.call('HDEL', state, 'run', 'agent', 'from', 'abort', 'batch', 'offered')
   return run
 end
 
