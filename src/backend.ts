@@ -1,7 +1,9 @@
-/** What an instance keeps its threads in: Redis where an address is set, else this process. */
+/** What an instance keeps its threads in: Redis where an address is set, a PubSub of the user's own, else this process. */
 
+import { leaseProviderOf, NoopLeaseProvider } from './contracts/lease-provider.ts';
 import type { LeaseProvider } from './contracts/lease-provider.ts';
 import type { MailboxOperations } from './contracts/mailbox-operations.ts';
+import type { ClosablePubSub, PubSub } from './contracts/pubsub.ts';
 import type { ThreadMailbox } from './contracts/thread-mailbox.ts';
 import type { Logger } from './core/logger.ts';
 import { EventEmitterPubSub } from './memory/event-emitter-pubsub.ts';
@@ -11,7 +13,7 @@ import type { ProcessSettings } from './settings/process-settings.ts';
 import { PubSubMailbox } from './threads/pubsub-mailbox.ts';
 
 export interface Backend {
-  readonly kind: 'redis' | 'embedded';
+  readonly kind: 'redis' | 'custom' | 'embedded';
   readonly leases: LeaseProvider;
   readonly mailbox: ThreadMailbox;
   readonly operations: MailboxOperations;
@@ -22,8 +24,12 @@ export interface Backend {
   close(limitMs: number): Promise<void>;
 }
 
-export function createBackend(settings: ProcessSettings, instanceId: string, logger: Logger): Backend {
-  return settings.redis ? redisBackend(settings, settings.redis, logger) : embeddedBackend(settings, instanceId, logger);
+/** `custom`: the user's own PubSub. */
+export function createBackend(settings: ProcessSettings, instanceId: string, logger: Logger, custom?: PubSub): Backend {
+  if (settings.redis) return redisBackend(settings, settings.redis, logger);
+  if (custom) return customBackend(settings, instanceId, logger, custom);
+  const pubsub = new EventEmitterPubSub();
+  return onPubSub('embedded', settings, instanceId, logger, pubsub, new MemoryLeaseProvider());
 }
 
 function redisBackend(settings: ProcessSettings, source: NonNullable<ProcessSettings['redis']>, logger: Logger): Backend {
@@ -47,12 +53,20 @@ function redisBackend(settings: ProcessSettings, source: NonNullable<ProcessSett
   };
 }
 
-function embeddedBackend(settings: ProcessSettings, instanceId: string, logger: Logger): Backend {
-  const pubsub = new EventEmitterPubSub();
-  const leases = new MemoryLeaseProvider();
+/** Leases of the backend's own tell instances apart. Without any there must be one instance only, which its memory serves. */
+function customBackend(settings: ProcessSettings, instanceId: string, logger: Logger, pubsub: PubSub): Backend {
+  const leases = leaseProviderOf(pubsub);
+  if (leases !== NoopLeaseProvider) return onPubSub('custom', settings, instanceId, logger, pubsub, leases);
+  logger.warn('this backend has no leases: a second instance on it would run the same threads; run one only');
+  return onPubSub('custom', settings, instanceId, logger, pubsub, new MemoryLeaseProvider());
+}
+
+function onPubSub(
+  kind: 'custom' | 'embedded', settings: ProcessSettings, instanceId: string, logger: Logger, pubsub: PubSub, leases: LeaseProvider,
+): Backend {
   const mailbox = new PubSubMailbox({ pubsub, leases, instanceId, limits: settings.mailbox, logger });
   return {
-    kind: 'embedded',
+    kind,
     leases,
     mailbox,
     operations: mailbox.operations,
@@ -60,7 +74,7 @@ function embeddedBackend(settings: ProcessSettings, instanceId: string, logger: 
     connect: () => Promise.resolve(),
     async close() {
       await mailbox.close();
-      await pubsub.close();
+      await (pubsub as Partial<ClosablePubSub>).close?.();
     },
   };
 }

@@ -3,7 +3,7 @@
  * The process: reads the environment, starts the runtime, and ends with it. The only place that knows `process`.
  *
  * - runtime.ts    what an instance is made of, start and stop order
- * - backend.ts    Redis or embedded
+ * - backend.ts    Redis, one of the user's own, or embedded
  * - threads/      what happens to signals and threads
  * - leases/       ownership
  * - http/         routes
@@ -17,6 +17,7 @@ import { context } from '@opentelemetry/api';
 import { echoAgent } from './agents/echo.ts';
 import { httpAgent } from './agents/http-agent.ts';
 import { loadAgentModule } from './agents/module.ts';
+import { loadBackendModule } from './backend-module.ts';
 import type { AgentDefinition } from './contracts/agent.ts';
 import { errorMessage, SignalsError } from './core/errors.ts';
 import { newInstanceId, Runtime } from './runtime.ts';
@@ -43,8 +44,11 @@ async function run(): Promise<void> {
     throw new SignalsError('SIG_SETTINGS_INVALID', problems.map(formatProblem).join('\n'));
   }
   const agents = await loadAgents(settings);
+  const pubsub = settings.backendModule === undefined ? undefined : await loadBackendModule(settings.backendModule);
   const telemetry = await startTelemetry({ serviceName: 'signals-runtime', instanceId, version, environment, logger });
-  const runtime = new Runtime({ instanceId, version, settings, leaseSettings, agents, telemetry, logger });
+  const runtime = new Runtime({
+    instanceId, version, settings, leaseSettings, agents, telemetry, logger, ...(pubsub && { pubsub }),
+  });
 
   const stop = (signal: NodeJS.Signals) => {
     if (runtime.state === 'draining') {

@@ -11,6 +11,7 @@ import { AgentRegistry } from './agents/registry.ts';
 import { createBackend } from './backend.ts';
 import type { Backend } from './backend.ts';
 import type { AgentDefinition } from './contracts/agent.ts';
+import type { PubSub } from './contracts/pubsub.ts';
 import { systemClock } from './core/clock.ts';
 import { errorMessage } from './core/errors.ts';
 import type { Logger } from './core/logger.ts';
@@ -43,6 +44,8 @@ export interface RuntimeOptions {
   readonly settings: ProcessSettings;
   readonly leaseSettings: SettingsStore;
   readonly agents: readonly AgentDefinition[];
+  /** The user's own backend. */
+  readonly pubsub?: PubSub;
   readonly telemetry: Telemetry;
   readonly logger: Logger;
 }
@@ -78,7 +81,7 @@ export class Runtime {
     this.#instrumentation = new Instrumentation({ version, ...options.telemetry.tracing });
     const observer = reportingObserver(new TelemetryObserver(this.#instrumentation), this.#lifecycle);
     const clock = systemClock;
-    this.#backend = createBackend(settings, instanceId, logger);
+    this.#backend = createBackend(settings, instanceId, logger, options.pubsub);
     const mailbox = reportingMailbox(instrumentMailbox(this.#backend.mailbox, this.#instrumentation), this.#lifecycle);
     const provider = instrumentLeases(this.#backend.leases, this.#instrumentation);
     const current = () => leaseSettings.current().values;

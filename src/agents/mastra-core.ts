@@ -2,8 +2,8 @@
 
 import { pathToFileURL } from 'node:url';
 
+import { findPackageFile } from '../core/modules.ts';
 import type { MastraCore } from './mastra-agent.ts';
-import { findPackageFile } from './packages.ts';
 
 /** As seen from `file`; `undefined` when there is none (the module may have been bundled with it), or one without signals. */
 export async function findMastraCore(file: string): Promise<MastraCore | undefined> {

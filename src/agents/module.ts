@@ -1,15 +1,13 @@
 /** Agents of the user's own, from a module of theirs. */
 
-import { existsSync } from 'node:fs';
-import { basename, extname, isAbsolute, join, resolve } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { basename, extname } from 'node:path';
 
 import type { Agent, AgentDefinition } from '../contracts/agent.ts';
 import { errorMessage, SignalsError } from '../core/errors.ts';
+import { importModule } from '../core/modules.ts';
 import { findMastraCore } from './mastra-core.ts';
 import { isMastraAgent, mastraAgent } from './mastra-agent.ts';
 import type { MastraCore } from './mastra-agent.ts';
-import { findPackageFile } from './packages.ts';
 
 const allowed =
   'a function (run) => AsyncIterable<chunk>, an agent definition { id, name, run }, a Mastra agent, a Mastra instance, ' +
@@ -24,13 +22,9 @@ const allowed =
  * Throws `SIG_AGENT_MODULE_INVALID`, naming the file, the export and what is allowed.
  */
 export async function loadAgentModule(specifier: string, directory = process.cwd()): Promise<AgentDefinition[]> {
-  const file = locate(specifier, directory);
-  let exported: Record<string, unknown>;
-  try {
-    exported = (await import(pathToFileURL(file).href)) as Record<string, unknown>;
-  } catch (error) {
-    throw invalid(`${file} could not be loaded: ${errorMessage(error)}`, error);
-  }
+  const { file, exported } = await importModule(specifier, directory).catch((error: unknown) => {
+    throw invalid(errorMessage(error), error);
+  });
   const reader = new ModuleReader(file, await findMastraCore(file));
   const agents = reader.read(exported);
   for (const agent of agents) {
@@ -88,18 +82,6 @@ class ModuleReader {
   #wrong(name: string, value: unknown): SignalsError {
     return invalid(`export ${name} of ${this.#file} must be ${allowed}, got ${kindOf(value)}`);
   }
-}
-
-function locate(specifier: string, directory: string): string {
-  const path = specifier.startsWith('file:') ? fileURLToPath(specifier) : resolve(directory, specifier);
-  if (existsSync(path)) return path;
-  if (specifier.startsWith('file:') || specifier.startsWith('.') || isAbsolute(specifier)) {
-    throw invalid(`there is no file ${path}`);
-  }
-  const [, name = '', subpath = ''] = /^((?:@[^/]+\/)?[^/]+)(\/.+)?$/.exec(specifier) ?? [];
-  const file = findPackageFile(name, `.${subpath}`, join(directory, 'package.json'));
-  if (file !== undefined) return file;
-  throw invalid(`${JSON.stringify(specifier)} is neither a file nor a package that can be imported from ${directory}`);
 }
 
 /** A Mastra instance, or agents by id. */

@@ -8,6 +8,7 @@ const retryableByCode = {
   SIG_OPTION_INVALID: false,
   SIG_AGENT_UNKNOWN: false,
   SIG_AGENT_MODULE_INVALID: false,
+  SIG_BACKEND_MODULE_INVALID: false,
   SIG_REQUEST_INVALID: false,
   SIG_REQUEST_MALFORMED: false,
   SIG_REQUEST_TOO_LARGE: false,

@@ -1,9 +1,37 @@
-/** Finds what `import` would load of a package, as seen from somewhere else than this file. */
+/** Finds what `import` would load, as seen from somewhere else than this file: modules of the user's own, and what those use. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { findPackageJSON } from 'node:module';
-import { dirname, join } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+import { errorMessage } from './errors.ts';
+
+/**
+ * The file of `specifier`: a file, relative to `directory`, or the name of a package that is installed there. Throws an `Error`
+ * that says what was looked for.
+ */
+function locateModule(specifier: string, directory: string): string {
+  const path = specifier.startsWith('file:') ? fileURLToPath(specifier) : resolve(directory, specifier);
+  if (existsSync(path)) return path;
+  if (specifier.startsWith('file:') || specifier.startsWith('.') || isAbsolute(specifier)) {
+    throw new Error(`there is no file ${path}`);
+  }
+  const [, name = '', subpath = ''] = /^((?:@[^/]+\/)?[^/]+)(\/.+)?$/.exec(specifier) ?? [];
+  const file = findPackageFile(name, `.${subpath}`, join(directory, 'package.json'));
+  if (file !== undefined) return file;
+  throw new Error(`${JSON.stringify(specifier)} is neither a file nor a package that can be imported from ${directory}`);
+}
+
+/** What the module exports, and its file. Throws an `Error` that says what was looked for, or why it could not be loaded. */
+export async function importModule(specifier: string, directory: string): Promise<{ file: string; exported: Record<string, unknown> }> {
+  const file = locateModule(specifier, directory);
+  try {
+    return { file, exported: (await import(pathToFileURL(file).href)) as Record<string, unknown> };
+  } catch (error) {
+    throw new Error(`${file} could not be loaded: ${errorMessage(error)}`, { cause: error });
+  }
+}
 
 /**
  * The file behind `subpath` (`.` or `./name`) of a package, as seen from the file or folder `from`; `undefined` when there

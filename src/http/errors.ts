@@ -28,6 +28,7 @@ export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   SIG_SETTINGS_INVALID: 500,
   SIG_OPTION_INVALID: 500,
   SIG_AGENT_MODULE_INVALID: 500,
+  SIG_BACKEND_MODULE_INVALID: 500,
   SIG_RUN_FAILED: 500,
   SIG_INTERNAL: 500,
 };

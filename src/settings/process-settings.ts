@@ -29,8 +29,10 @@ export interface ProcessSettings {
   /** 0: any free one. */
   readonly port: number;
   readonly metricsPort: number;
-  /** Absent: the embedded backend. */
+  /** Absent: a backend of the user's own, or the embedded one. */
   readonly redis?: RedisAddress;
+  /** Path of a module with a PubSub. */
+  readonly backendModule?: string;
   readonly redisKeyPrefix: string;
   /** Replicas that must have a signal or a lease before it counts; 0: the primary's word is enough. */
   readonly redisReplicaAcks: number;
@@ -61,12 +63,14 @@ const mib = 1024 * kib;
 export function parseProcessSettings(values: SettingValues, machineName: string = hostname()): ProcessSettings {
   const env = new EnvironmentReader(values);
   const redis = readRedisAddress(env);
+  const backendModule = env.optional('BACKEND_MODULE', pathRule);
   const agentModule = env.optional('AGENT_MODULE', pathRule);
   const settings: ProcessSettings = {
     host: env.text('HOST', '0.0.0.0', hostRule),
     port: env.number('PORT', 8080, { min: 0, max: 65_535 }),
     metricsPort: env.number('METRICS_PORT', 9464, { min: 0, max: 65_535 }),
     ...(redis && { redis }),
+    ...(backendModule !== undefined && { backendModule }),
     redisReplicaAcks: env.number('REDIS_REPLICA_ACKS', 0, { min: 0, max: 10 }, 'replicas'),
     redisKeyPrefix: env.text('REDIS_KEY_PREFIX', 'mastra:topic', keyPrefixRule),
     instanceName: readInstanceName(env, values, machineName),
@@ -80,6 +84,7 @@ export function parseProcessSettings(values: SettingValues, machineName: string 
     mailbox: readMailboxLimits(env),
     kubernetes: readKubernetes(env),
   };
+  if (redis && backendModule !== undefined) env.refuse('BACKEND_MODULE', backendModule, 'no address of a Redis beside it');
   if (settings.port !== 0 && settings.port === settings.metricsPort) {
     env.refuse('METRICS_PORT', String(settings.metricsPort), 'another port than PORT');
   }

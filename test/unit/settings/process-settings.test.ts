@@ -214,7 +214,7 @@ describe('process settings', () => {
 
   test('no text makes it throw anything but the proper error, with a line for each problem', () => {
     const variables = ['PORT', 'HOST', 'REDIS_URL', 'REDIS_SENTINELS', 'REDIS_CLUSTER_NODES', 'REDIS_TLS', 'INSTANCE_NAME',
-      'LOG_LEVEL', 'AGENT_MODULE', 'AGENT_URLS', 'AUTH_TOKENS', 'MAX_RUNS', 'REDIS_KEY_PREFIX', 'HOSTNAME',
+      'LOG_LEVEL', 'AGENT_MODULE', 'BACKEND_MODULE', 'AGENT_URLS', 'AUTH_TOKENS', 'MAX_RUNS', 'REDIS_KEY_PREFIX', 'HOSTNAME',
       'SETTINGS_CONFIGMAP', 'SETTINGS_TUNING_CONFIGMAP', 'SETTINGS_DIR', 'POD_EVENTS', 'POD_NAMESPACE', 'POD_NAME', 'POD_UID'];
     const text = fc.oneof(fc.string({ unit: 'binary' }), fc.webUrl(), fc.nat().map(String), fc.constantFrom('redis://h', 'a=http://b', 'true', 'a:1'));
     const values = fc.dictionary(fc.constantFrom(...variables), text);
