@@ -190,7 +190,8 @@ export interface ThreadMailbox {
   append(thread: ThreadRef, grant: Grant, chunks: readonly Chunk[]): Promise<Appended>;
   /**
    * Resolves when the position to read from is fixed: whatever is put out after that will be read. A reader that was away or
-   * slow for longer than output is kept gets a chunk of type `signals-missed` in place of what it missed.
+   * slow for longer than output is kept, or whose output the store has lost, gets a chunk of type `signals-missed` in place of what
+   * it missed, and at once: `{ after, until }` is what it had seen, and where it goes on.
    */
   follow(request: FollowRequest): Promise<AsyncIterable<OutputChunk>>;
   /** Ask the owner, wherever it is, to stop its run. */

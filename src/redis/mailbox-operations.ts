@@ -58,11 +58,11 @@ export class RedisMailboxOperations implements MailboxOperations {
 
   async cancel(thread: ThreadRef, signalIds?: readonly string[]): Promise<string[]> {
     if (signalIds?.length === 0) return [];
-    const { lease, token, inbox, state, index } = this.#keys.thread(thread);
+    const { lease, token, inbox, state, index, out, runs } = this.#keys.thread(thread);
     const reply = await this.#run({
       script: this.#cancel,
-      keys: [lease, token, inbox, state, index],
-      args: [threadName(thread), ...(signalIds ?? [])],
+      keys: [lease, token, inbox, state, index, out, runs],
+      args: [threadName(thread), this.#keys.outputChannel(thread), ...(signalIds ?? [])],
     });
     return reply.texts(0);
   }

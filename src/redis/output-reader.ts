@@ -12,6 +12,7 @@ import type { RedisClient } from './connection.ts';
 import type { RedisKeys, ThreadKeys } from './keys.ts';
 import { repeatable } from './repeatable.ts';
 import type { ShardedChannels } from './sharded-channels.ts';
+import { compareIds, streamStart } from './streams/stream-id.ts';
 
 /** Chunks per read. */
 const pageSize = 200;
@@ -32,17 +33,22 @@ interface Row extends OutputChunk {
 
 /** Resolves when the position to read from is fixed. */
 export async function followOutput(source: OutputSource, request: FollowRequest): Promise<AsyncIterable<OutputChunk>> {
-  const cursor = request.after ?? (await startOf(source, source.keys.thread(request.thread)));
-  return readOutput(source, request, cursor);
+  const keys = source.keys.thread(request.thread);
+  if (request.after === undefined) return readOutput(source, request, await startOf(source, keys));
+  const end = await endOf(source, keys);
+  // Nothing is there that would come after what the reader has seen, nor that itself: it is told before anything is put out.
+  return compareIds(end, request.after) < 0 ? readOutput(source, request, end, request.after) : readOutput(source, request, request.after);
 }
 
-async function* readOutput(source: OutputSource, request: FollowRequest, start: string): AsyncGenerator<OutputChunk> {
+/** `gone`: what the reader had seen, where that is not known here any more. */
+async function* readOutput(source: OutputSource, request: FollowRequest, start: string, gone?: string): AsyncGenerator<OutputChunk> {
   const keys = source.keys.thread(request.thread);
   const channel = source.keys.outputChannel(request.thread);
   const hints = new HintCounter();
   let cursor = start;
   try {
     await source.channels.add([channel], hints);
+    if (gone !== undefined) yield { id: start, chunk: missedChunk(gone, start) };
     while (!request.signal.aborted) {
       const seen = hints.heard;
       const page = await readPage(source, keys, cursor);
@@ -52,7 +58,17 @@ async function* readOutput(source: OutputSource, request: FollowRequest, start: 
         cursor = output.id;
         yield output;
       }
-      if (page.length === 0) await hints.beyond(seen, source.clock, request.signal);
+      if (page.length > 0) continue;
+      if (hints.takeDoubt()) {
+        const end = await endOf(source, keys);
+        if (compareIds(end, cursor) < 0) {
+          // Gone is what was kept for long enough. What ends before the position that was read has lost something.
+          if (end !== streamStart) yield { id: end, chunk: missedChunk(cursor, end) };
+          cursor = end;
+          continue;
+        }
+      }
+      await hints.beyond(seen, source.clock, request.signal);
     }
   } finally {
     await source.channels.remove([channel], hints);
@@ -73,8 +89,17 @@ async function readPage({ client, clock }: OutputSource, keys: ThreadKeys, curso
   }
 }
 
-function rowOf(id: string, [, text = 'null', , previous = '0-0']: string[]): Row {
+function rowOf(id: string, [, text = 'null', , previous = streamStart]: string[]): Row {
   return { id, chunk: JSON.parse(text) as Chunk, previous };
+}
+
+async function endOf({ client, clock }: OutputSource, keys: ThreadKeys): Promise<string> {
+  try {
+    const last = await repeatable(clock, () => client.xrevrange(keys.out, '+', '-', 'COUNT', 1));
+    return last[0]?.[0] ?? streamStart;
+  } catch (error) {
+    throw storeError('finding the end of the output', error);
+  }
 }
 
 /** The start of the run that is on, else the end of what there is. */
@@ -87,7 +112,7 @@ async function startOf({ client, clock }: OutputSource, keys: ThreadKeys): Promi
         client.xrevrange(keys.out, '+', '-', 'COUNT', 1),
       ]),
     );
-    return (owner === null ? undefined : from) ?? last[0]?.[0] ?? '0-0';
+    return (owner === null ? undefined : from) ?? last[0]?.[0] ?? streamStart;
   } catch (error) {
     throw storeError('finding the start of the output', error);
   }
@@ -96,6 +121,7 @@ async function startOf({ client, clock }: OutputSource, keys: ThreadKeys): Promi
 /** Counts hints, so that one which comes during a read is not missed. */
 class HintCounter {
   heard = 0;
+  #doubt = false;
   #wake = new AbortController();
 
   onMessage(): void {
@@ -104,7 +130,15 @@ class HintCounter {
   }
 
   onResync(): void {
+    this.#doubt = true;
     this.onMessage();
+  }
+
+  /** Whether the store may have been another one meanwhile, or nothing was heard for long. Asking ends it. */
+  takeDoubt(): boolean {
+    const doubt = this.#doubt;
+    this.#doubt = false;
+    return doubt;
   }
 
   /** Resolves when more than `seen` were heard, at the latest after `lookAnywayMs`, or when `signal` aborts. */
@@ -112,5 +146,6 @@ class HintCounter {
     if (this.heard > seen) return;
     this.#wake = new AbortController();
     await sleep(clock, lookAnywayMs, AbortSignal.any([this.#wake.signal, signal]));
+    this.#doubt ||= this.heard === seen;
   }
 }

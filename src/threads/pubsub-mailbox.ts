@@ -89,7 +89,7 @@ export class PubSubMailbox implements ThreadMailbox {
     this.#threads = new LocalThreads(options.limits, this.#clock);
     this.#feeds = new OutputFeeds(options.pubsub);
     const parts = { threads: this.#threads, leases: this.#leases, turns: this.#turns, clock: this.#clock };
-    const operations = new LocalOperations({ ...parts, onWaiting: local => this.#seeTo(local) });
+    const operations = new LocalOperations({ ...parts, onWaiting: local => this.#seeTo(local), onDeserted: local => this.#endDeadRun(local) });
     this.#peers = new PeerAnswers({
       ...parts,
       operations,
@@ -312,9 +312,16 @@ export class PubSubMailbox implements ThreadMailbox {
   }
 
   async #begin(local: LocalThread, grant: Grant): Promise<void> {
-    local.end();
-    if (local.cutShort !== undefined && local.log.last !== beginning) await this.#put(local, [cutShortChunk(local.cutShort)]);
+    await this.#endDeadRun(local);
     local.begin(grant, this.#clock.monotonicMs());
+  }
+
+  /** A run that was never settled: those who read its output are told. */
+  async #endDeadRun(local: LocalThread): Promise<void> {
+    local.end();
+    const { cutShort } = local;
+    local.cutShort = undefined;
+    if (cutShort !== undefined && local.log.last !== beginning) await this.#put(local, [cutShortChunk(cutShort)]);
   }
 
   follow(request: FollowRequest): Promise<AsyncIterable<OutputChunk>> {
@@ -467,7 +474,7 @@ function isBlocked({ run, inbox }: LocalThread, { envelope: { agentId } }: Deliv
 
 /** No more will come of this run; it ends here for those who read. */
 function cutShortChunk(runId: string): Chunk {
-  const error = { code: 'SIG_LEASE_LOST', message: 'the owner of this run is gone; its signals are run again' };
+  const error = { code: 'SIG_LEASE_LOST', message: 'the owner of this run is gone; what still waits is run again' };
   return { type: 'error', runId, from: 'AGENT', payload: { error } };
 }
 

@@ -2,10 +2,10 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { newRunId, threadName } from '../../src/contracts/thread.ts';
+import { newRunId, threadLeaseKey, threadName } from '../../src/contracts/thread.ts';
 import type { Grant } from '../../src/contracts/thread-mailbox.ts';
 import { until } from '../support/until.ts';
-import { attempts, entryIds, limits, signalIds } from './mailbox.harness.ts';
+import { attempts, entryIds, Follower, limits, signalIds, text, words } from './mailbox.harness.ts';
 import type { Stage } from './mailbox.harness.ts';
 
 export function operationTests(stage: () => Stage): void {
@@ -42,6 +42,24 @@ export function operationTests(stage: () => Stage): void {
       const second = await diesAndIsTakenOver(grant as Grant, b);
       expect(await a.operations.cancel(thread, ['first'])).toEqual(['first']);
       expect(signalIds(await b.take(thread, second))).toEqual(['second']);
+    });
+
+    test('a run that died, and whose signals were cancelled then, is over: those who read are told, and nothing is left of it', async () => {
+      const { a, b, thread, leases } = stage();
+      const runId = newRunId(thread);
+      const grant = await a.wake(thread, 's', { claim: a.claim(runId) });
+      await a.take(thread, grant);
+      await a.mailbox.append(thread, grant, text('one'));
+      const reader = await Follower.start(b.mailbox, thread, '0-0');
+      await leases.releaseLease(threadLeaseKey(thread), grant.owner);
+      expect(await b.operations.cancel(thread)).toEqual(['s']);
+      expect((await reader.has(2))[1]?.chunk).toMatchObject({ type: 'error', runId, payload: { error: { code: 'SIG_LEASE_LOST' } } });
+      expect(await b.operations.cancel(thread)).toEqual([]);
+      expect(await b.operations.findRun(runId)).toBeUndefined();
+      const next = await b.wake(thread, 's2');
+      await b.mailbox.append(thread, next, text('two'));
+      expect(words(await reader.has(3))).toEqual(['one', undefined, 'two']);
+      await reader.stop();
     });
 
     test('a thread that waits without an owner is counted until somebody takes it', async () => {

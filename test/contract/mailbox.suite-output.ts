@@ -90,6 +90,30 @@ export function outputTests(stage: () => Stage): void {
     });
   });
 
+  describe('output that is lost', () => {
+    const unheardOf = '99999999999999-0';
+
+    test('a reader who has seen more than there is is told at once, and goes on with what comes', async () => {
+      const { a, b, thread } = stage();
+      for (const at of [a, b]) {
+        const reader = await Follower.start(at.mailbox, thread, unheardOf);
+        expect(await reader.has(1)).toEqual([{ id: '0-0', chunk: { type: 'signals-missed', payload: { after: unheardOf, until: '0-0' } } }]);
+        await reader.stop();
+      }
+      const grant = await a.wake(thread, 's');
+      await a.mailbox.append(thread, grant, text('old'));
+      const readers = await Promise.all([a, b].map(at => Follower.start(at.mailbox, thread, unheardOf)));
+      for (const reader of readers) await reader.has(1);
+      await a.mailbox.append(thread, grant, text('new'));
+      for (const reader of readers) {
+        const [missed, next] = await reader.has(2);
+        expect(missed?.chunk).toEqual({ type: 'signals-missed', payload: { after: unheardOf, until: missed?.id } });
+        expect(next?.chunk).toEqual(text('new')[0]);
+        await reader.stop();
+      }
+    });
+  });
+
   describe('looking at threads', () => {
     test('owner, token and what waits are the same from everywhere', async () => {
       const { a, b, thread } = stage();

@@ -17,6 +17,8 @@ export interface LocalOperationsOptions {
   clock: Clock;
   /** Signals wait here that nobody was told of. */
   onWaiting: (local: LocalThread) => Promise<void>;
+  /** The thread has neither an owner nor signals that wake any more. */
+  onDeserted: (local: LocalThread) => Promise<void>;
 }
 
 export interface DeadThread {
@@ -44,7 +46,10 @@ export class LocalOperations {
     return await this.#own.turns.run(threadName(thread), async () => {
       const local = this.#own.threads.find(thread);
       if (!local) return [];
-      return local.inbox.cancel(signalIds, await this.#own.leases.ownerOf(thread));
+      const owner = await this.#own.leases.ownerOf(thread);
+      const cancelled = local.inbox.cancel(signalIds, owner);
+      if (owner === undefined && local.inbox.waking === 0) await this.#own.onDeserted(local);
+      return cancelled;
     });
   }
 

@@ -37,20 +37,27 @@ export interface OutputSources {
 /** Resolves when the position to read from is fixed. */
 export async function followOutput(sources: OutputSources, request: FollowRequest): Promise<AsyncIterable<OutputChunk>> {
   await sources.link.start();
-  return readOutput(sources, request, request.after ?? (await startOf(sources, request.thread)));
+  const { after, thread } = request;
+  if (after === undefined) return readOutput(sources, request, await startOf(sources, thread));
+  const end = lastOf(await endsOf(sources, thread));
+  // Who had put out what the reader has seen is gone, and all of it: the reader is told before anything is put out.
+  return comparePositions(end, after) < 0 ? readOutput(sources, request, end, after) : readOutput(sources, request, after);
 }
 
-async function* readOutput(sources: OutputSources, request: FollowRequest, start: string): AsyncGenerator<OutputChunk> {
+/** `gone`: what the reader had seen, where nobody knows that any more. */
+async function* readOutput(sources: OutputSources, request: FollowRequest, start: string, gone?: string): AsyncGenerator<OutputChunk> {
   const { thread, signal } = request;
   const feed = await sources.feeds.open(thread);
   let cursor = start;
   try {
+    if (gone !== undefined) yield { id: start, chunk: missedChunk(gone, start) };
     while (!signal.aborted) {
       const seen = feed.heard;
       const chunks = feed.after(cursor, pageSize) ?? (await readEverywhere(sources, thread, cursor));
       for (const { previous, id, chunk } of chunks) {
         if (signal.aborted) return;
-        if (comparePositions(previous, cursor) > 0) yield { id: previous, chunk: missedChunk(cursor, previous) };
+        // Before it: whoever put this out does not know what the reader has seen, since its owner died with it.
+        if (previous !== cursor) yield { id: previous, chunk: missedChunk(cursor, previous) };
         cursor = id;
         yield { id, chunk };
       }
@@ -79,12 +86,18 @@ export function endHere(local: LocalThread | undefined, owner: string | undefine
 
 /** The start of the run that is on, else the end of what there is. */
 async function startOf(sources: OutputSources, thread: ThreadRef): Promise<string> {
-  const owner = await sources.leases.ownerOf(thread);
-  const here = endHere(sources.threads.find(thread), owner);
-  if (here?.runFrom !== undefined) return here.runFrom;
-  const ends = [here, ...((await sources.link.askAll('end', { thread })) as (OutputEnd | undefined)[])];
-  const runFrom = ends.find(end => end?.runFrom !== undefined)?.runFrom;
-  return runFrom ?? ends.reduce((last, end) => laterOf(last, end?.last ?? beginning), beginning);
+  const ends = await endsOf(sources, thread);
+  return ends.find(({ runFrom }) => runFrom !== undefined)?.runFrom ?? lastOf(ends);
+}
+
+async function endsOf({ leases, threads, link }: OutputSources, thread: ThreadRef): Promise<OutputEnd[]> {
+  const here = endHere(threads.find(thread), await leases.ownerOf(thread));
+  if (here?.runFrom !== undefined) return [here];
+  return [here, ...((await link.askAll('end', { thread })) as (OutputEnd | undefined)[])].filter(end => end !== undefined);
+}
+
+function lastOf(ends: readonly OutputEnd[]): string {
+  return ends.reduce((last, end) => laterOf(last, end.last), beginning);
 }
 
 /** A thread that moved left older parts of its output with its former owners. */

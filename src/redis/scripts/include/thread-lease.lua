@@ -32,16 +32,20 @@ local function end_run(state, runs)
   return run
 end
 
--- Notes the run that begins now and where its output will start. A run before it that was never settled died with its
--- owner: whoever reads the output is told that no more of it will come.
-local function begin_run(state, out, runs, name, owner)
+-- A run that was never settled died with its owner: whoever reads the output is told that no more of it will come. Answers the
+-- end of the output, and whether there was something to tell.
+local function end_dead_run(state, out, runs)
   local cut_short = end_run(state, runs)
   local last = last_chunk(out)
-  if cut_short and redis.call('EXISTS', out) == 1 then
-    local chunk = {type = 'error', runId = cut_short, from = 'AGENT',
-      payload = {error = {code = 'SIG_LEASE_LOST', message = 'the owner of this run is gone; its signals are run again'}}}
-    last = put_chunk(out, last, cjson.encode(chunk))
-  end
+  if not cut_short or redis.call('EXISTS', out) == 0 then return last, false end
+  local chunk = {type = 'error', runId = cut_short, from = 'AGENT',
+    payload = {error = {code = 'SIG_LEASE_LOST', message = 'the owner of this run is gone; what still waits is run again'}}}
+  return put_chunk(out, last, cjson.encode(chunk)), true
+end
+
+-- Notes the run that begins now and where its output will start.
+local function begin_run(state, out, runs, name, owner)
+  local last = end_dead_run(state, out, runs)
   redis.call('HSET', state, 'run', run_of(owner), 'from', last)
   redis.call('HSET', runs, run_of(owner), name)
 end
