@@ -1,44 +1,27 @@
 /** What was left by the dead, and what went wrong with entries: taken over, cleaned up, counted and said. */
 
-import { Redis } from 'ioredis';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
-import { startRedis } from '../support/redis-server.ts';
-import type { RedisServer } from '../support/redis-server.ts';
-import { newEvent, recorder, StreamsFixture } from '../support/streams-fixture.ts';
+import { newEvent, oneRedis, recorder, StreamsFixture } from '../support/streams-fixture.ts';
 import { until } from '../support/until.ts';
 
 describe('recovery', () => {
-  let server: RedisServer;
-  let redis: Redis;
   const fixture = new StreamsFixture();
+  const store = oneRedis(fixture);
   const key = 'mastra:topic:t';
-
-  beforeAll(async () => {
-    server = await startRedis();
-    redis = new Redis(server.url);
-  });
-  afterEach(async () => {
-    await fixture.closeAll();
-    await redis.flushall();
-  });
-  afterAll(async () => {
-    redis.disconnect();
-    await server.stop();
-  });
 
   /** A consumer that reads everything and dies. */
   const deadConsumer = async (count: number) => {
-    const publisher = fixture.open({ url: server.url });
+    const publisher = fixture.open({ url: store.server.url });
     for (let n = 0; n < count; n++) await publisher.publish('t', newEvent(n));
-    await redis.xgroup('CREATE', key, 'workers', '0', 'MKSTREAM');
-    await redis.xreadgroup('GROUP', 'workers', 'dead', 'STREAMS', key, '>');
+    await store.redis.xgroup('CREATE', key, 'workers', '0', 'MKSTREAM');
+    await store.redis.xreadgroup('GROUP', 'workers', 'dead', 'STREAMS', key, '>');
   };
-  const pending = async () => ((await redis.xpending(key, 'workers')) as [number])[0];
+  const pending = async () => ((await store.redis.xpending(key, 'workers')) as [number])[0];
 
   it('takes over what a dead consumer had read, and says that it is not the first delivery', async () => {
     await deadConsumer(250);
-    const pubsub = fixture.open({ url: server.url, reclaimIntervalMs: 40, reclaimIdleMs: 60 });
+    const pubsub = fixture.open({ url: store.server.url, reclaimIntervalMs: 40, reclaimIdleMs: 60 });
     const { callback, events, numbers } = recorder();
     await pubsub.subscribe('t', callback, { group: 'workers' });
     await until('all are handled', () => events.length >= 250);
@@ -49,7 +32,7 @@ describe('recovery', () => {
 
   it('leaves it alone when reclaiming is off', async () => {
     await deadConsumer(3);
-    const pubsub = fixture.open({ url: server.url, reclaimIntervalMs: 0, reclaimIdleMs: 1 });
+    const pubsub = fixture.open({ url: store.server.url, reclaimIntervalMs: 0, reclaimIdleMs: 1 });
     const { callback, events } = recorder();
     await pubsub.subscribe('t', callback, { group: 'workers' });
     await pubsub.publish('t', newEvent(100));
@@ -59,9 +42,9 @@ describe('recovery', () => {
 
   it("drops an event that killed its handlers as often as allowed, by Redis's own count", async () => {
     await deadConsumer(1);
-    const [[id] = ['']] = (await redis.xpending(key, 'workers', '-', '+', 1)) as [string][];
-    for (let death = 0; death < 2; death++) await redis.xclaim(key, 'workers', `dead-${death}`, 0, id);
-    const pubsub = fixture.open({ url: server.url, reclaimIntervalMs: 40, reclaimIdleMs: 60, maxDeliveryAttempts: 3 });
+    const [[id] = ['']] = (await store.redis.xpending(key, 'workers', '-', '+', 1)) as [string][];
+    for (let death = 0; death < 2; death++) await store.redis.xclaim(key, 'workers', `dead-${death}`, 0, id);
+    const pubsub = fixture.open({ url: store.server.url, reclaimIntervalMs: 40, reclaimIdleMs: 60, maxDeliveryAttempts: 3 });
     const { callback, events } = recorder();
     await pubsub.subscribe('t', callback, { group: 'workers' });
     await until('it is given up', async () => (await pending()) === 0);
@@ -70,7 +53,7 @@ describe('recovery', () => {
   });
 
   it('nacks for a handler that is silent for too long, once', async () => {
-    const pubsub = fixture.open({ url: server.url, inFlightTimeoutMs: 100 });
+    const pubsub = fixture.open({ url: store.server.url, inFlightTimeoutMs: 100 });
     const attempts: number[] = [];
     let late: (() => Promise<void>) | undefined;
     await pubsub.subscribe(
@@ -88,31 +71,31 @@ describe('recovery', () => {
     expect(attempts).toEqual([1, 2]);
     await pubsub.flush();
     expect(await pending()).toBe(0);
-    expect(await redis.xlen(key)).toBe(2);
+    expect(await store.redis.xlen(key)).toBe(2);
   });
 
   it('removes consumers that have been dead for long, but none that has something pending', async () => {
     await deadConsumer(1);
-    await redis.xgroup('CREATECONSUMER', key, 'workers', 'idle');
-    await redis.xgroup('CREATE', key, '__fanout-1', '$');
-    await redis.xgroup('CREATECONSUMER', key, '__fanout-1', 'live');
+    await store.redis.xgroup('CREATECONSUMER', key, 'workers', 'idle');
+    await store.redis.xgroup('CREATE', key, '__fanout-1', '$');
+    await store.redis.xgroup('CREATECONSUMER', key, '__fanout-1', 'live');
     // With everything idle for 10 x 1 ms counting as dead, and nothing old enough to be claimed within this test.
-    const pubsub = fixture.open({ url: server.url, reclaimIntervalMs: 20, reclaimIdleMs: 1 });
+    const pubsub = fixture.open({ url: store.server.url, reclaimIntervalMs: 20, reclaimIdleMs: 1 });
     const { callback } = recorder();
     await pubsub.subscribe('t', callback, { group: 'workers', batch: { maxSize: 100 } });
     const names = async () =>
-      ((await redis.xinfo('CONSUMERS', key, 'workers')) as string[][]).map(row => row[row.indexOf('name') + 1]);
+      ((await store.redis.xinfo('CONSUMERS', key, 'workers')) as string[][]).map(row => row[row.indexOf('name') + 1]);
     await until('the idle one is gone', async () => !(await names()).includes('idle'));
-    expect(((await redis.xinfo('GROUPS', key)) as unknown[]).length).toBe(2);
+    expect(((await store.redis.xinfo('GROUPS', key)) as unknown[]).length).toBe(2);
   });
 
   it('counts and says once what it can not decode, and goes on', async () => {
-    const pubsub = fixture.open({ url: server.url });
+    const pubsub = fixture.open({ url: store.server.url });
     const [grouped, fanout] = [recorder(), recorder()];
     await pubsub.subscribe('t', grouped.callback, { group: 'workers' });
     await pubsub.subscribe('t', fanout.callback);
-    for (const garbage of ['{', '[]', '"text"', 'null', '']) await redis.xadd(key, '*', 'event', garbage);
-    await redis.xadd(key, '*', 'other', 'field');
+    for (const garbage of ['{', '[]', '"text"', 'null', '']) await store.redis.xadd(key, '*', 'event', garbage);
+    await store.redis.xadd(key, '*', 'other', 'field');
     await pubsub.publish('t', newEvent(1));
     await until('the good one arrives', () => grouped.events.length === 1 && fanout.events.length === 1);
     await until('the others are acked', async () => (await pending()) === 0);
@@ -120,8 +103,8 @@ describe('recovery', () => {
   });
 
   it('counts and says what was trimmed before it was read', async () => {
-    const publisher = fixture.open({ url: server.url });
-    const pubsub = fixture.open({ url: server.url, maxInFlight: 1 });
+    const publisher = fixture.open({ url: store.server.url });
+    const pubsub = fixture.open({ url: store.server.url, maxInFlight: 1 });
     const release = Promise.withResolvers<void>();
     const seen: number[] = [];
     const slow = async (event: { data: { n: number } }, ack?: () => Promise<void>) => {
@@ -148,7 +131,7 @@ describe('recovery', () => {
   });
 
   it('does not read on while as many handlers are running as allowed, and goes on when they end', async () => {
-    const pubsub = fixture.open({ url: server.url, maxInFlight: 10 });
+    const pubsub = fixture.open({ url: store.server.url, maxInFlight: 10 });
     const releases: (() => void)[] = [];
     let started = 0;
     await pubsub.subscribe(

@@ -1,36 +1,19 @@
 /** A stream that vanished under its subscribers left them deaf, or made them ask the server without a pause. */
 
-import { Redis } from 'ioredis';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
-import { startRedis } from '../support/redis-server.ts';
-import type { RedisServer } from '../support/redis-server.ts';
-import { newEvent, recorder, StreamsFixture } from '../support/streams-fixture.ts';
+import { newEvent, oneRedis, recorder, StreamsFixture } from '../support/streams-fixture.ts';
 import { until } from '../support/until.ts';
 
 describe('a stream that vanishes while subscribed', () => {
-  let server: RedisServer;
-  let redis: Redis;
   const fixture = new StreamsFixture();
+  const store = oneRedis(fixture);
   const key = 'mastra:topic:gone';
 
-  beforeAll(async () => {
-    server = await startRedis();
-    redis = new Redis(server.url);
-  });
-  afterEach(async () => {
-    await fixture.closeAll();
-    await redis.flushall();
-  });
-  afterAll(async () => {
-    redis.disconnect();
-    await server.stop();
-  });
-
-  const errorsSoFar = async () => Number(/errorstat_NOGROUP:count=(\d+)/.exec(await redis.info('errorstats'))?.[1] ?? 0);
+  const errorsSoFar = async () => Number(/errorstat_NOGROUP:count=(\d+)/.exec(await store.redis.info('errorstats'))?.[1] ?? 0);
 
   const subscribed = async () => {
-    const [pubsub, publisher] = [fixture.open({ url: server.url }), fixture.open({ url: server.url })];
+    const [pubsub, publisher] = [fixture.open({ url: store.server.url }), fixture.open({ url: store.server.url })];
     const [grouped, fanout] = [recorder(), recorder()];
     await pubsub.subscribe('gone', grouped.callback, { group: 'workers' });
     await pubsub.subscribe('gone', fanout.callback);
@@ -40,18 +23,18 @@ describe('a stream that vanishes while subscribed', () => {
   };
 
   it.each([
-    ['deleted', () => redis.del(key)],
-    ['expired', () => redis.pexpire(key, 1)],
-    ['flushed with everything else', () => redis.flushall()],
+    ['deleted', () => store.redis.del(key)],
+    ['expired', () => store.redis.pexpire(key, 1)],
+    ['flushed with everything else', () => store.redis.flushall()],
     ['replaced by another', async () => {
-      await redis.multi().del(key).xadd(key, '*', 'event', JSON.stringify({ ...newEvent(50), id: 'x', createdAt: new Date() })).exec();
+      await store.redis.multi().del(key).xadd(key, '*', 'event', JSON.stringify({ ...newEvent(50), id: 'x', createdAt: new Date() })).exec();
     }],
   ])('is %s: what is published after it is delivered, and errors stay few', async (_how, vanish) => {
     const { publisher, grouped, fanout } = await subscribed();
     const before = await errorsSoFar();
     await vanish();
     await until('it has gone', async () => {
-      const [first] = await redis.xrange(key, '-', '+');
+      const [first] = await store.redis.xrange(key, '-', '+');
       return !first?.[1][1]?.includes('"n":1');
     });
     for (let n = 2; n < 12; n++) await publisher.publish('gone', newEvent(n));
@@ -73,18 +56,18 @@ describe('a stream that vanishes while subscribed', () => {
 
   it('leaves no empty stream behind when nobody writes to it again', async () => {
     await subscribed();
-    await redis.del(key);
-    const bystander = fixture.open({ url: server.url });
+    await store.redis.del(key);
+    const bystander = fixture.open({ url: store.server.url });
     const probe = recorder();
     await bystander.subscribe('probe', probe.callback, { group: 'workers' });
     for (let n = 0; n < 20; n++) await bystander.publish('probe', newEvent(n));
     await until('others have been served meanwhile', () => probe.events.length === 20);
-    expect(await redis.exists(key)).toBe(0);
+    expect(await store.redis.exists(key)).toBe(0);
   });
 
   it('comes back with only its group gone: the group goes on behind what it had read', async () => {
     const { publisher, grouped } = await subscribed();
-    await redis.xgroup('DESTROY', key, 'workers');
+    await store.redis.xgroup('DESTROY', key, 'workers');
     await publisher.publish('gone', newEvent(2));
     await until('the next is handled', () => grouped.events.length === 2);
     expect(grouped.numbers()).toEqual([1, 2]);

@@ -1,34 +1,17 @@
 /** An idle limit that is shorter than a handler made the only consumer claim, and handle, its own event again. */
 
-import { Redis } from 'ioredis';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
-import { startRedis } from '../support/redis-server.ts';
-import type { RedisServer } from '../support/redis-server.ts';
-import { newEvent, recorder, StreamsFixture } from '../support/streams-fixture.ts';
+import { newEvent, oneRedis, recorder, StreamsFixture } from '../support/streams-fixture.ts';
 import { until } from '../support/until.ts';
 
 describe('a handler that takes longer than the idle limit', () => {
-  let server: RedisServer;
-  let redis: Redis;
   const fixture = new StreamsFixture();
-  const fast = () => ({ url: server.url, reclaimIntervalMs: 40, reclaimIdleMs: 100 });
-
-  beforeAll(async () => {
-    server = await startRedis();
-    redis = new Redis(server.url);
-  });
-  afterEach(async () => {
-    await fixture.closeAll();
-    await redis.flushall();
-  });
-  afterAll(async () => {
-    redis.disconnect();
-    await server.stop();
-  });
+  const store = oneRedis(fixture);
+  const fast = () => ({ url: store.server.url, reclaimIntervalMs: 40, reclaimIdleMs: 100 });
 
   const pendingOf = async (topic: string) => {
-    const rows = (await redis.xpending(`mastra:topic:${topic}`, 'workers', '-', '+', 100)) as [string, string, number, number][];
+    const rows = (await store.redis.xpending(`mastra:topic:${topic}`, 'workers', '-', '+', 100)) as [string, string, number, number][];
     return rows.map(([id, consumer, idleMs, deliveries]) => ({ id, consumer, idleMs, deliveries }));
   };
 
@@ -81,7 +64,7 @@ describe('a handler that takes longer than the idle limit', () => {
   });
 
   it('does not settle what a sibling has claimed: the event is settled once, by who has it', async () => {
-    const holder = fixture.open({ url: server.url, reclaimIntervalMs: 0 });
+    const holder = fixture.open({ url: store.server.url, reclaimIntervalMs: 0 });
     const held = Promise.withResolvers<{ ack: () => Promise<void>; nack: () => Promise<void> }>();
     await holder.subscribe(
       'claimed',
@@ -94,21 +77,21 @@ describe('a handler that takes longer than the idle limit', () => {
     const { nack } = await held.promise;
     const [entry] = await pendingOf('claimed');
     // The sibling claims just as the handler settles.
-    await redis.xclaim('mastra:topic:claimed', 'workers', 'sibling', 0, entry?.id ?? '');
+    await store.redis.xclaim('mastra:topic:claimed', 'workers', 'sibling', 0, entry?.id ?? '');
     await nack();
     expect(await pendingOf('claimed')).toMatchObject([{ id: entry?.id, consumer: 'sibling' }]);
-    expect(await redis.xlen('mastra:topic:claimed')).toBe(1);
+    expect(await store.redis.xlen('mastra:topic:claimed')).toBe(1);
   });
 
   it('nor acks it', async () => {
-    const holder = fixture.open({ url: server.url, reclaimIntervalMs: 0 });
+    const holder = fixture.open({ url: store.server.url, reclaimIntervalMs: 0 });
     const acks: (() => Promise<void>)[] = [];
     await holder.subscribe('acked', (_event, ack) => void (ack && acks.push(ack)), { group: 'workers' });
     for (let n = 0; n < 20; n++) await holder.publish('acked', newEvent(n));
     await until('all are held', () => acks.length === 20);
     const before = await pendingOf('acked');
     const claimed = before.filter((_row, at) => at % 3 === 0).map(({ id }) => id);
-    await redis.xclaim('mastra:topic:acked', 'workers', 'sibling', 0, ...claimed);
+    await store.redis.xclaim('mastra:topic:acked', 'workers', 'sibling', 0, ...claimed);
     // Some are kept by their handlers, so that the acks are not one run of neighbours.
     await Promise.all(acks.filter((_ack, at) => at % 5 !== 1).map(ack => ack()));
     const after = await pendingOf('acked');

@@ -1,34 +1,17 @@
 /** Whoever unsubscribed in the middle of a batch took the rest of it along: it waited for the idle limit. */
 
-import { Redis } from 'ioredis';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
 import type { EventCallback } from '../../src/contracts/pubsub.ts';
-import { startRedis } from '../support/redis-server.ts';
-import type { RedisServer } from '../support/redis-server.ts';
-import { newEvent, numberOf, recorder, StreamsFixture } from '../support/streams-fixture.ts';
+import { newEvent, numberOf, oneRedis, recorder, StreamsFixture } from '../support/streams-fixture.ts';
 import { until } from '../support/until.ts';
 
 describe('unsubscribing during the first entry of a batch', () => {
-  let server: RedisServer;
-  let redis: Redis;
   const fixture = new StreamsFixture();
-
-  beforeAll(async () => {
-    server = await startRedis();
-    redis = new Redis(server.url);
-  });
-  afterEach(async () => {
-    await fixture.closeAll();
-    await redis.flushall();
-  });
-  afterAll(async () => {
-    redis.disconnect();
-    await server.stop();
-  });
+  const store = oneRedis(fixture);
 
   it.each(['after', 'before'])('gives a replacement that subscribed %s it the other nine at once and in order', async when => {
-    const [leaving, staying] = [fixture.open({ url: server.url }), fixture.open({ url: server.url })];
+    const [leaving, staying] = [fixture.open({ url: store.server.url }), fixture.open({ url: store.server.url })];
     for (let n = 0; n < 10; n++) await leaving.publish('batch', newEvent(n));
     const handled: number[] = [];
     const left = Promise.withResolvers<void>();
@@ -46,16 +29,16 @@ describe('unsubscribing during the first entry of a batch', () => {
     expect(handled).toEqual([0]);
     expect(replacement.numbers()).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
     expect(replacement.events.every(({ deliveryAttempt }) => deliveryAttempt === 1)).toBe(true);
-    await until('nothing is pending', async () => (await redis.xpending('mastra:topic:batch', 'workers'))[0] === 0);
+    await until('nothing is pending', async () => (await store.redis.xpending('mastra:topic:batch', 'workers'))[0] === 0);
   });
 
   it('hands entries to siblings at once even when the group has read on', async () => {
-    const [leaving, staying] = [fixture.open({ url: server.url }), fixture.open({ url: server.url })];
+    const [leaving, staying] = [fixture.open({ url: store.server.url }), fixture.open({ url: store.server.url })];
     const [first, second] = [recorder(), recorder()];
     // A batch that is never full holds what was read; the group reads on meanwhile.
     await leaving.subscribe('held', first.callback, { group: 'workers', batch: { maxSize: 1000 } });
     for (let n = 0; n < 5; n++) await leaving.publish('held', newEvent(n));
-    await until('they are held', async () => (await redis.xpending('mastra:topic:held', 'workers'))[0] === 5);
+    await until('they are held', async () => (await store.redis.xpending('mastra:topic:held', 'workers'))[0] === 5);
     await staying.subscribe('held', second.callback, { group: 'workers' });
     await until('the group has read on', async () => {
       await staying.publish('held', newEvent(100));
@@ -67,17 +50,17 @@ describe('unsubscribing during the first entry of a batch', () => {
   });
 
   it('leaves neither consumer nor pending entries behind', async () => {
-    const pubsub = fixture.open({ url: server.url });
+    const pubsub = fixture.open({ url: store.server.url });
     const { callback, events } = recorder();
     await pubsub.subscribe('left', callback, { group: 'workers' });
     await pubsub.publish('left', newEvent(1));
     await until('it is handled', () => events.length === 1);
     await pubsub.unsubscribe('left', callback);
-    await until('the consumer is gone', async () => ((await redis.xinfo('CONSUMERS', 'mastra:topic:left', 'workers')) as unknown[]).length === 0);
+    await until('the consumer is gone', async () => ((await store.redis.xinfo('CONSUMERS', 'mastra:topic:left', 'workers')) as unknown[]).length === 0);
     const fanout = recorder();
     await pubsub.subscribe('left', fanout.callback);
     await until('it is handled', () => fanout.events.length === 1);
     await pubsub.close();
-    expect(((await redis.xinfo('GROUPS', 'mastra:topic:left')) as unknown[]).length).toBe(1);
+    expect(((await store.redis.xinfo('GROUPS', 'mastra:topic:left')) as unknown[]).length).toBe(1);
   });
 });

@@ -1,8 +1,13 @@
 /** What the tests of the streams backend have in common. */
 
+import { Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll } from 'vitest';
+
 import type { Event, EventCallback, NewEvent } from '../../src/contracts/pubsub.ts';
 import { RedisStreamsPubSub } from '../../src/redis/streams-pubsub.ts';
 import type { RedisStreamsPubSubOptions } from '../../src/redis/streams-pubsub.ts';
+import { startRedis } from './redis-server.ts';
+import type { RedisServer } from './redis-server.ts';
 
 export function newEvent(n: number, data: object = {}): NewEvent {
   return { type: 'test', data: { n, ...data }, runId: 'run-1' };
@@ -55,4 +60,22 @@ export class StreamsFixture {
     await Promise.all(this.#opened.splice(0).map(pubsub => pubsub.close()));
     this.logged.splice(0);
   }
+}
+
+/** A server for all tests of a file or `describe`, emptied after each. There once the first test begins. */
+export function oneRedis(fixture: StreamsFixture): { readonly server: RedisServer; readonly redis: Redis } {
+  const store = {} as { server: RedisServer; redis: Redis };
+  beforeAll(async () => {
+    store.server = await startRedis();
+    store.redis = new Redis(store.server.url);
+  });
+  afterEach(async () => {
+    await fixture.closeAll();
+    await store.redis.flushall();
+  });
+  afterAll(async () => {
+    store.redis.disconnect();
+    await store.server.stop();
+  });
+  return store;
 }
