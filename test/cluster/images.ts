@@ -69,7 +69,7 @@ function buildRuntime(tag: string, version: string): void {
   const npmCache = execFileSync('npm', ['config', 'get', 'cache'], { encoding: 'utf8' }).trim();
   mkdirSync(npmCache, { recursive: true });
   buildah(
-    'bud', '--quiet', '--isolation', 'chroot', '--layers', '--network', 'host', '--volume', `${npmCache}:/root/.npm`,
+    'bud', '--isolation', 'chroot', '--layers', '--network', 'host', '--volume', `${npmCache}:/root/.npm`,
     '--build-arg', `NODE_IMAGE=${images.base}`, '--build-arg', `VERSION=${version}`, '--tag', tag, root,
   );
 }
@@ -82,7 +82,10 @@ function nodeVersionOf(image: string): string | undefined {
 
 const storeFlags = ['--root', store, '--runroot', join(tmpdir(), 'signals-buildah')];
 
-/** Answers what it prints. */
+/** Answers what it prints. Throws with all of it. */
 function buildah(...args: string[]): string {
-  return execFileSync('buildah', [...storeFlags, ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'], maxBuffer: 64 * 1024 * 1024 }).trim();
+  const { status, stdout, stderr, error } = spawnSync('buildah', [...storeFlags, ...args], { encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 });
+  if (error) throw error;
+  if (status !== 0) throw new Error(`buildah ${args.join(' ')} ended with ${status}: ${stdout}${stderr}`);
+  return stdout.trim();
 }

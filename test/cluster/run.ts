@@ -13,6 +13,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 
+import { kubernetesTools } from '../support/helm.ts';
 import { runVitest } from '../support/vitest-report.ts';
 import type { Counts } from '../support/vitest-report.ts';
 import { prepareImages } from './images.ts';
@@ -48,6 +49,7 @@ function provide(): void {
   const builds = missingBuilds();
   if (builds.length > 0) console.log(`building ${builds.join(', ')}: once per machine`);
   buildMissing();
+  for (const major of [3, 4] as const) kubernetesTools(major); // fetched now: the cluster has no way out
 }
 
 function inNewCluster(scenarios: readonly string[]): Counts {
