@@ -27,7 +27,7 @@ const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '5' },
     topics: { type: 'string', default: '1,1000,10000' },
-    drain: { type: 'string', default: '30000' },
+    drain: { type: 'string', default: '60000' },
   },
 });
 const rounds = Number(values.rounds);
