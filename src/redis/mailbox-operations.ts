@@ -1,6 +1,7 @@
 /** Cancelling, dead letters and the search for a run, on Redis. */
 
 import type { DeadLetter, MailboxOperations, Unattended } from '../contracts/mailbox-operations.ts';
+import { decodeEnvelope } from '../contracts/stored-envelope.ts';
 import { parseThreadName, partitionCount, partitionOf, partitionOfRun, threadName } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import { systemClock } from '../core/clock.ts';
@@ -8,7 +9,7 @@ import type { Clock } from '../core/clock.ts';
 import { storeError } from './connection.ts';
 import type { RedisClient } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
-import { decodeEnvelope, replyOf } from './mailbox-wire.ts';
+import { replyOf } from './mailbox-wire.ts';
 import type { Reply } from './mailbox-wire.ts';
 import { repeatable } from './repeatable.ts';
 import { loadScript, runScript } from './script-runner.ts';

@@ -1,7 +1,7 @@
 /** How the mailbox's scripts speak: what goes in as text, and replies as something that can be read safely. */
 
-import type { Envelope } from '../contracts/signal.ts';
-import type { DeliverRequest, InboxEntry } from '../contracts/thread-mailbox.ts';
+import { decodeEnvelope } from '../contracts/stored-envelope.ts';
+import type { InboxEntry } from '../contracts/thread-mailbox.ts';
 import { SignalsError } from '../core/errors.ts';
 
 /** Entries read at a time when signals are taken: bounds the time of one script. */
@@ -10,21 +10,6 @@ export const takePageSize = 256;
 export const deadLettersKept = 100;
 export const deadLettersKeptMs = 7 * 24 * 3_600_000;
 
-type StoredEnvelope = Envelope & {
-  activeAttributes?: Readonly<Record<string, unknown>>;
-  idleAttributes?: Readonly<Record<string, unknown>>;
-};
-
-/** Which branch is taken is known in the script only, so the attributes of both travel along. */
-export function encodeEnvelope({ envelope, ifActive, ifIdle }: DeliverRequest): string {
-  const stored: StoredEnvelope = {
-    ...envelope,
-    ...(ifActive.attributes ? { activeAttributes: ifActive.attributes } : {}),
-    ...(ifIdle.attributes ? { idleAttributes: ifIdle.attributes } : {}),
-  };
-  return JSON.stringify(stored);
-}
-
 export function decodeEntry(entry: Reply): InboxEntry {
   return {
     id: entry.text(0),
@@ -32,13 +17,6 @@ export function decodeEntry(entry: Reply): InboxEntry {
     waking: entry.text(3) === '1',
     attempt: entry.number(4),
   };
-}
-
-export function decodeEnvelope(text: string, branch: 'active' | 'idle'): Envelope {
-  const { activeAttributes, idleAttributes, ...envelope } = JSON.parse(text) as StoredEnvelope;
-  const attributes = branch === 'active' ? activeAttributes : idleAttributes;
-  const { signal } = envelope;
-  return attributes ? { ...envelope, signal: { ...signal, attributes: { ...signal.attributes, ...attributes } } } : envelope;
 }
 
 /** A script's answer: a code, then values whose types are checked when they are read. */

@@ -3,10 +3,11 @@
  * reply, so a failure of unknown outcome is tried again within a limit before the caller hears of it.
  *
  * This file maps calls to scripts and replies to answers. The steps themselves are in `scripts/`, the hints in
- * `sharded-channels.ts`, reading of output in `output-reader.ts`.
+ * `sharded-channels.ts`, reading of output in `output-reader.ts`, the threads that wait in `waiting-index.ts`.
  */
 
 import type { Chunk } from '../contracts/agent.ts';
+import { encodeEnvelope } from '../contracts/stored-envelope.ts';
 import { parseThreadName, partitionCount, partitionOf, threadLeaseKey, threadName } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import type {
@@ -37,7 +38,7 @@ import type { Logger } from '../core/logger.ts';
 import { storeError } from './connection.ts';
 import type { RedisClient } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
-import { deadLettersKept, deadLettersKeptMs, decodeEntry, encodeEnvelope, replyOf, takePageSize } from './mailbox-wire.ts';
+import { deadLettersKept, deadLettersKeptMs, decodeEntry, replyOf, takePageSize } from './mailbox-wire.ts';
 import type { Reply } from './mailbox-wire.ts';
 import { followOutput } from './output-reader.ts';
 import { repeatable } from './repeatable.ts';
@@ -45,6 +46,7 @@ import type { ReplicatedScripts } from './replicated-scripts.ts';
 import { loadScript, runScript } from './script-runner.ts';
 import type { Script, ScriptArgument } from './script-runner.ts';
 import { ShardedChannels } from './sharded-channels.ts';
+import { WaitingIndex } from './waiting-index.ts';
 
 export interface RedisMailboxOptions {
   /** Of role `commands`; the caller opens and closes it. */
@@ -62,15 +64,6 @@ export interface RedisMailboxOptions {
   logger?: Logger;
 }
 
-/** Threads of a partition that are looked at in one script: bounds its time. */
-const siftedAtOnce = 256;
-
-/** A thread in the index, and when somebody must look at it: milliseconds, by the server's clock. */
-interface Indexed {
-  readonly name: string;
-  readonly lookAtMs: number;
-}
-
 const partitions = Array.from({ length: partitionCount }, (_, partition) => partition);
 
 export class RedisMailbox implements ThreadMailbox {
@@ -80,6 +73,7 @@ export class RedisMailbox implements ThreadMailbox {
   readonly #clock: Clock;
   readonly #channels: ShardedChannels;
   readonly #replicated: ReplicatedScripts | undefined;
+  readonly #index: WaitingIndex;
   readonly #scripts = {
     deliver: loadScript('deliver-signal'),
     claim: loadScript('claim-thread'),
@@ -88,7 +82,6 @@ export class RedisMailbox implements ThreadMailbox {
     append: loadScript('append-output'),
     spare: loadScript('spare-signals'),
     abort: loadScript('abort-run'),
-    sift: loadScript('sift-due'),
   };
   /** Output batches that each grant has put out. */
   readonly #batches = new WeakMap<Grant, number>();
@@ -100,6 +93,12 @@ export class RedisMailbox implements ThreadMailbox {
     this.#clock = options.clock ?? systemClock;
     this.#replicated = options.replicated;
     this.#channels = new ShardedChannels(options.subscriber, options.logger ?? silentLogger);
+    this.#index = new WaitingIndex({
+      client: this.#client,
+      keys: this.#keys,
+      command: (what, command) => this.#command(what, command),
+      run: (script, keys, args) => this.#run(script, keys, args),
+    });
   }
 
   /** Checks that this data was written with our number of partitions, or writes it. Throws `SIG_STORE_INCOMPATIBLE`. */
@@ -118,13 +117,7 @@ export class RedisMailbox implements ThreadMailbox {
   async deliver(request: DeliverRequest): Promise<Delivery> {
     const { thread, envelope, claim } = request;
     const keys = this.#keys.thread(thread);
-    const text = encodeEnvelope(request);
-    if (Buffer.byteLength(text) > this.#limits.signalMaxBytes) {
-      throw new SignalsError(
-        'SIG_SIGNAL_TOO_LARGE',
-        `a signal may have ${this.#limits.signalMaxBytes} bytes as JSON, this one has ${Buffer.byteLength(text)}`,
-      );
-    }
+    const text = encodeEnvelope(request, this.#limits.signalMaxBytes);
     const askedAt = instant(this.#clock);
     const { reply, replicated } = await this.#runReplicated(
       this.#scripts.deliver,
@@ -258,38 +251,13 @@ export class RedisMailbox implements ThreadMailbox {
     return followOutput({ client: this.#client, channels: this.#channels, keys: this.#keys, clock: this.#clock }, request);
   }
 
-  /**
-   * The index holds the time at which somebody must look, by the server's clock: so is "now". Most threads that are due have a
-   * living owner, so they are looked at in bulk, and all of them: else a dead owner's thread would have to wait behind them.
-   */
-  async due(limit: number): Promise<ThreadRef[]> {
-    const time = await this.#command('reading the time', () => this.#client.time());
-    const nowMs = Number(time[0]) * 1000 + Number(time[1]) / 1000;
-    const due = await Promise.all(partitions.map(partition => this.#dueOf(partition, nowMs)));
-    return due.flat().sort((a, b) => a.lookAtMs - b.lookAtMs).slice(0, limit).map(({ name }) => parseThreadName(name));
-  }
-
-  /** Threads of one partition that somebody must take. */
-  async #dueOf(partition: number, nowMs: number): Promise<Indexed[]> {
-    const index = this.#keys.index(partition);
-    const row = await this.#command('reading an index', () =>
-      this.#client.zrange(index, '-inf', String(nowMs), 'BYSCORE', 'LIMIT', 0, siftedAtOnce, 'WITHSCORES'),
-    );
-    if (row.length === 0) return [];
-    const due = indexedIn(row);
-    const keys = due.flatMap(({ name }) => {
-      const { lease, state } = this.#keys.thread(parseThreadName(name));
-      return [lease, state];
-    });
-    const names = due.map(({ name }) => name);
-    const reply = await this.#run(this.#scripts.sift, [index, ...keys], [this.#keys.instanceChannelPrefix(partition), ...names]);
-    const claimable = new Set(reply.texts(0).map(Number));
-    return due.filter((_, at) => claimable.has(at + 1));
+  due(limit: number): Promise<ThreadRef[]> {
+    return this.#index.due(limit);
   }
 
   async waiting(limit: number): Promise<ThreadState[]> {
-    const indexes = await this.#command('reading the indexes', () => this.#readIndexes(limit));
-    return await Promise.all(indexes.slice(0, limit).map(({ name }) => this.inspect(parseThreadName(name))));
+    const threads = await this.#index.waiting(limit);
+    return await Promise.all(threads.map(thread => this.inspect(thread)));
   }
 
   async inspect(thread: ThreadRef): Promise<ThreadState> {
@@ -324,13 +292,6 @@ export class RedisMailbox implements ThreadMailbox {
   /** Nothing of its own is open: the connections are the caller's. */
   close(): Promise<void> {
     return Promise.resolve();
-  }
-
-  async #readIndexes(limit: number): Promise<Indexed[]> {
-    const rows = await Promise.all(
-      partitions.map(partition => this.#client.zrange(this.#keys.index(partition), 0, `${limit - 1}`, 'WITHSCORES')),
-    );
-    return rows.flatMap(indexedIn).sort((a, b) => a.lookAtMs - b.lookAtMs);
   }
 
   #instanceChannels(thread: ThreadRef): string {
@@ -368,11 +329,6 @@ export class RedisMailbox implements ThreadMailbox {
       throw storeError(what, error);
     }
   }
-}
-
-/** Names and scores in turn, as Redis answers them. */
-function indexedIn(row: readonly string[]): Indexed[] {
-  return row.flatMap((name, at) => (at % 2 === 0 ? [{ name, lookAtMs: Number(row[at + 1]) }] : []));
 }
 
 function grantOf(thread: ThreadRef, claim: LeaseClaim, token: string, askedAt: Instant, unownedMs = ''): Grant {

@@ -4,6 +4,7 @@
  */
 
 import type { Chunk } from '../contracts/agent.ts';
+import { missedChunk } from '../contracts/notices.ts';
 import type { FollowRequest, OutputChunk } from '../contracts/thread-mailbox.ts';
 import type { Clock } from '../core/clock.ts';
 import { sleep } from '../core/waits.ts';
@@ -73,11 +74,6 @@ async function* readOutput(source: OutputSource, request: FollowRequest, start: 
   } finally {
     await source.channels.remove([channel], hints);
   }
-}
-
-/** The reader was away, or slow, for so long that chunks went which it had not seen. */
-function missedChunk(after: string, until: string): Chunk {
-  return { type: 'signals-missed', payload: { after, until } };
 }
 
 async function readPage({ client, clock }: OutputSource, keys: ThreadKeys, cursor: string): Promise<Row[]> {

@@ -2,6 +2,8 @@
 
 import type { DeadLetter } from '../../contracts/mailbox-operations.ts';
 import type { Envelope } from '../../contracts/signal.ts';
+import { decodeEnvelope } from '../../contracts/stored-envelope.ts';
+import type { TakenBranch } from '../../contracts/stored-envelope.ts';
 import type { DeliverRequest, Delivery, InboxEntry, MailboxLimits, Taken, TakeRequest } from '../../contracts/thread-mailbox.ts';
 import { SignalsError } from '../../core/errors.ts';
 import { beginning, comparePositions, laterOf, nextPosition } from './positions.ts';
@@ -10,17 +12,12 @@ import { beginning, comparePositions, laterOf, nextPosition } from './positions.
 const deadLettersKept = 100;
 const deadLettersKeptMs = 7 * 24 * 3_600_000;
 
-type StoredEnvelope = Envelope & {
-  readonly activeAttributes?: Readonly<Record<string, unknown>>;
-  readonly idleAttributes?: Readonly<Record<string, unknown>>;
-};
-
 export interface StoredEntry {
   readonly id: string;
   readonly signalId: string;
   readonly agentId: string;
   readonly turn: Envelope['turn'];
-  readonly branch: 'active' | 'idle';
+  readonly branch: TakenBranch;
   readonly wakes: boolean;
   /** The envelope as JSON: a copy that its sender can't change, and what its size is measured by. */
   readonly text: string;
@@ -50,19 +47,6 @@ export interface InboxContents {
   readonly entries: readonly StoredEntry[];
   readonly seen: readonly (readonly [signalId: string, seen: SeenSignal])[];
   readonly dead: readonly DeadEntry[];
-}
-
-/** Throws `SIG_SIGNAL_TOO_LARGE`. */
-export function encodeEnvelope({ envelope, ifActive, ifIdle }: DeliverRequest, maxBytes: number): string {
-  const stored: StoredEnvelope = {
-    ...envelope,
-    ...(ifActive.attributes && { activeAttributes: ifActive.attributes }),
-    ...(ifIdle.attributes && { idleAttributes: ifIdle.attributes }),
-  };
-  const text = JSON.stringify(stored);
-  const bytes = Buffer.byteLength(text);
-  if (bytes <= maxBytes) return text;
-  throw new SignalsError('SIG_SIGNAL_TOO_LARGE', `a signal may have ${maxBytes} bytes as JSON, this one has ${bytes}`);
 }
 
 export class ThreadInbox {
@@ -133,7 +117,7 @@ export class ThreadInbox {
   }
 
   /** Accepts a signal. Throws `SIG_INBOX_FULL`. */
-  accept(request: DeliverRequest, text: string, branch: StoredEntry['branch'], wallMs: number): Delivery['action'] {
+  accept(request: DeliverRequest, text: string, branch: TakenBranch, wallMs: number): Delivery['action'] {
     const { signal, agentId, turn } = request.envelope;
     const action = branch === 'active' ? request.ifActive.behavior : request.ifIdle.behavior;
     if (action !== 'discard') {
@@ -328,16 +312,6 @@ export class ThreadInbox {
   }
 }
 
-function decode(entry: StoredEntry): InboxEntry {
-  const { activeAttributes, idleAttributes, ...envelope } = JSON.parse(entry.text) as StoredEnvelope;
-  const attributes = entry.branch === 'active' ? activeAttributes : idleAttributes;
-  const { signal } = envelope;
-  return {
-    id: entry.id,
-    envelope: attributes
-      ? { ...envelope, signal: { ...signal, attributes: { ...signal.attributes, ...attributes } } }
-      : envelope,
-    waking: entry.wakes,
-    attempt: entry.attempts,
-  };
+function decode({ id, text, branch, wakes, attempts }: StoredEntry): InboxEntry {
+  return { id, envelope: decodeEnvelope(text, branch), waking: wakes, attempt: attempts };
 }

@@ -1,9 +1,9 @@
 /** Follows a thread's output, wherever its runs are. */
 
+import { missedChunk } from '../../contracts/notices.ts';
 import type { FollowRequest, OutputChunk } from '../../contracts/thread-mailbox.ts';
 import type { ThreadRef } from '../../contracts/thread.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Chunk } from '../../contracts/agent.ts';
 import type { LocalThread, LocalThreads } from './local-threads.ts';
 import type { OutputFeeds } from './output-feeds.ts';
 import type { LoggedChunk } from './output-log.ts';
@@ -66,11 +66,6 @@ async function* readOutput(sources: OutputSources, request: FollowRequest, start
   } finally {
     await sources.feeds.close(thread, feed);
   }
-}
-
-/** The reader was away, or slow, for so long that chunks went which it had not seen. */
-function missedChunk(after: string, until: string): Chunk {
-  return { type: 'signals-missed', payload: { after, until } };
 }
 
 export function readHere(local: LocalThread | undefined, after: string): OutputPage {
