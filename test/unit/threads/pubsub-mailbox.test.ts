@@ -121,6 +121,23 @@ describe('the mailbox on PubSub', () => {
     expect(await here.deliver(signal('s2', 'a/2'))).toMatchObject({ action: 'wake' }); // without time passing
   });
 
+  test('an idle thread is kept for as long as its ids and its output are, and then nothing of it', async () => {
+    const { clock, pubsub, mailbox } = world();
+    const here = mailbox('a');
+    const cleared: string[] = [];
+    pubsub.clearTopic = topic => Promise.resolve(void cleared.push(topic));
+    const { grant } = await here.deliver(signal('s', 'a/1'));
+    await here.append(thread, grant as Grant, [{ type: 'one' }]);
+    await here.settle({ thread, grant: grant as Grant, consumed: await entryIds(here, grant as Grant) });
+    const look = async (durationMs: number) => {
+      await clock.advance(durationMs);
+      await here.due(10);
+      return { cleared, isKnown: (await here.deliver(signal('s'))).duplicate };
+    };
+    expect(await look(limits.outputRetentionMs - 1)).toEqual({ cleared: [], isKnown: true });
+    expect(await look(60_000)).toEqual({ cleared: ['signals.output.r:t'], isKnown: false });
+  });
+
   test('L4: leases that fail mean a retryable error, no run, and nothing kept', async () => {
     let failing = true;
     const memory = new MemoryLeaseProvider(new FakeClock());
