@@ -11,6 +11,7 @@ import { AgentRegistry } from './agents/registry.ts';
 import { createBackend } from './backend.ts';
 import type { Backend } from './backend.ts';
 import type { AgentDefinition } from './contracts/agent.ts';
+import type { MailboxOperations } from './contracts/mailbox-operations.ts';
 import type { PubSub } from './contracts/pubsub.ts';
 import { systemClock } from './core/clock.ts';
 import { errorMessage } from './core/errors.ts';
@@ -28,7 +29,7 @@ import type { SettingsStore } from './settings/settings-store.ts';
 import { settingsReport } from './http/settings-report.ts';
 import { Instrumentation } from './telemetry/instrumentation.ts';
 import { instrumentLeases } from './telemetry/instrumented-leases.ts';
-import { instrumentMailbox } from './telemetry/instrumented-mailbox.ts';
+import { instrumentMailbox, instrumentOperations } from './telemetry/instrumented-mailbox.ts';
 import { observeDrain } from './telemetry/lifecycle.ts';
 import { TelemetryObserver } from './telemetry/observer.ts';
 import { startRuntimeMetrics } from './telemetry/runtime-metrics.ts';
@@ -61,6 +62,7 @@ const settingsReadMs = 5000;
 export class Runtime {
   readonly #options: RuntimeOptions;
   readonly #backend: Backend;
+  readonly #operations: MailboxOperations;
   readonly #keeper: LeaseKeeper;
   readonly #owned: OwnedThreads;
   readonly #sweeper: Sweeper;
@@ -83,6 +85,7 @@ export class Runtime {
     const clock = systemClock;
     this.#backend = createBackend(settings, instanceId, logger, options.pubsub);
     const mailbox = reportingMailbox(instrumentMailbox(this.#backend.mailbox, this.#instrumentation), this.#lifecycle);
+    this.#operations = instrumentOperations(this.#backend.operations, this.#instrumentation);
     const provider = instrumentLeases(this.#backend.leases, this.#instrumentation);
     const current = () => leaseSettings.current().values;
     this.#keeper = new LeaseKeeper({ provider, settings: current, clock, observer, logger });
@@ -95,7 +98,7 @@ export class Runtime {
     const intervalMs = () => current().sweepIntervalMs;
     this.#sweeper = new Sweeper({ mailbox, owned: this.#owned, intervalMs, clock, observer, logger });
     this.#router = new SignalRouter({
-      mailbox, owned: this.#owned, sweeper: this.#sweeper, operations: this.#backend.operations, agents: this.#agents,
+      mailbox, owned: this.#owned, sweeper: this.#sweeper, operations: this.#operations, agents: this.#agents,
       clock, observer, logger,
     });
   }
@@ -115,7 +118,7 @@ export class Runtime {
     const app = createApp({
       service: this.#router,
       agents: this.#agents,
-      operations: this.#backend.operations,
+      operations: this.#operations,
       operator: this.#operatorView(),
       health: this.#healthView(),
       tokens: settings.authTokens,
@@ -200,7 +203,7 @@ export class Runtime {
   }
 
   async #backlog(): Promise<Backlog> {
-    const { threads, oldestMs } = await this.#backend.operations.unattended();
+    const { threads, oldestMs } = await this.#operations.unattended();
     return { waiting: threads, ...(oldestMs === undefined ? {} : { oldestAgeMs: oldestMs }) };
   }
 

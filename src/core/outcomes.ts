@@ -13,5 +13,8 @@ export type HoldEnd = 'released' | 'transferred' | 'lost' | 'expired' | 'abandon
 /** Why a run is over. */
 export type RunEnd = 'finished' | 'failed' | 'aborted' | 'lease_lost' | 'drained';
 
+/** How an accepted signal leaves the mailbox (S4). */
+export type SignalEnd = 'settled' | 'discarded' | 'dead_lettered';
+
 /** What became of a signal when it was routed. */
 export type RouteDecision = 'wake' | 'deliver' | 'persist' | 'discard' | 'blocked' | 'duplicate' | 'refused' | 'error';

@@ -9,6 +9,7 @@ import { context, ROOT_CONTEXT, SpanKind, trace } from '@opentelemetry/api';
 import type { Context } from '@opentelemetry/api';
 
 import type { Chunk } from '../contracts/agent.ts';
+import type { MailboxOperations } from '../contracts/mailbox-operations.ts';
 import type {
   AbortOutcome,
   AbortRequest,
@@ -29,6 +30,7 @@ import type {
 } from '../contracts/thread-mailbox.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import { isSignalsError } from '../core/errors.ts';
+import type { SignalEnd } from '../core/outcomes.ts';
 import { failSpan } from './instrumentation.ts';
 import type { Instrumentation } from './instrumentation.ts';
 import { deliveryAttributes, MailboxRecorder } from './mailbox-recorder.ts';
@@ -37,6 +39,27 @@ import { carrierOf, contextOf } from './observer.ts';
 
 export function instrumentMailbox(mailbox: ThreadMailbox, instrumentation: Instrumentation): ThreadMailbox {
   return new InstrumentedMailbox(mailbox, instrumentation);
+}
+
+/** `operations`, whose cancelled signals are counted. */
+export function instrumentOperations(operations: MailboxOperations, on: Instrumentation): MailboxOperations {
+  return {
+    unattended: () => operations.unattended(),
+    findRun: runId => operations.findRun(runId),
+    async cancel(thread, signalIds) {
+      const cancelled = await operations.cancel(thread, signalIds);
+      countEnded(on, 'discarded', cancelled.length);
+      return cancelled;
+    },
+    threadsWithDeadLetters: limit => operations.threadsWithDeadLetters(limit),
+    deadLetters: (thread, limit) => operations.deadLetters(thread, limit),
+    replay: (thread, ids) => operations.replay(thread, ids),
+  };
+}
+
+/** S4: by these ways, and no others, do signals leave the mailbox. */
+function countEnded(on: Instrumentation, end: SignalEnd, count: number): void {
+  if (count > 0) on.instruments.inboxEnded.add(count, { [keys.outcome]: end });
 }
 
 class InstrumentedMailbox implements ThreadMailbox {
@@ -63,6 +86,7 @@ class InstrumentedMailbox implements ThreadMailbox {
     try {
       const delivery = await context.with(within, () => this.#inner.deliver(sent));
       this.#shown.delivered(request, delivery, at);
+      if (delivery.action === 'discard' && !delivery.duplicate) countEnded(this.#on, 'discarded', 1);
       if (span.isRecording()) span.setAttributes(deliveryAttributes(delivery));
       return delivery;
     } catch (error) {
@@ -93,6 +117,7 @@ class InstrumentedMailbox implements ThreadMailbox {
     const again = taken.entries.filter(entry => entry.attempt > 1).length;
     if (again > 0) this.#on.instruments.streamRedeliveries.add(again);
     if (taken.deadLettered) this.#on.instruments.streamDeadLetters.add(taken.deadLettered);
+    countEnded(this.#on, 'dead_lettered', taken.deadLettered ?? 0);
     return taken;
   }
 
@@ -111,6 +136,7 @@ class InstrumentedMailbox implements ThreadMailbox {
       const settle = () => this.#inner.settle(request);
       const settlement = await (this.#shown.isOffered(request) ? settle() : this.#fenced(settle));
       this.#shown.settled(request, settlement, { ...at, links });
+      countEnded(this.#on, 'settled', request.consumed.length);
       return settlement;
     } catch (error) {
       this.#shown.settleFailed(request, { ...at, links }, error);
@@ -122,8 +148,10 @@ class InstrumentedMailbox implements ThreadMailbox {
     return this.#inner.follow(request);
   }
 
-  abort(thread: ThreadRef, request?: AbortRequest): Promise<AbortOutcome> {
-    return this.#inner.abort(thread, request);
+  async abort(thread: ThreadRef, request?: AbortRequest): Promise<AbortOutcome> {
+    const outcome = await this.#inner.abort(thread, request);
+    countEnded(this.#on, 'discarded', outcome.cancelledSignalIds.length);
+    return outcome;
   }
 
   due(limit: number): Promise<ThreadRef[]> {

@@ -13,7 +13,7 @@ import type {
 } from '@opentelemetry/api';
 
 import type { SourceTrouble } from '../contracts/lifecycle.ts';
-import type { RouteDecision } from '../core/outcomes.ts';
+import type { RouteDecision, SignalEnd } from '../core/outcomes.ts';
 import { keys, metricTable } from './names.ts';
 
 type Table = typeof metricTable;
@@ -38,6 +38,8 @@ const routeDecisions: Readonly<Record<RouteDecision, true>> = {
   refused: true,
   error: true,
 };
+
+const signalEnds: Readonly<Record<SignalEnd, true>> = { settled: true, discarded: true, dead_lettered: true };
 
 const sourceTroubles: Readonly<Record<SourceTrouble, true>> = {
   missed: true,
@@ -64,6 +66,7 @@ export function createInstruments(meter: Meter): Instruments {
   instruments.streamRedeliveries.add(0);
   instruments.streamDeadLetters.add(0);
   for (const decision of Object.keys(routeDecisions)) instruments.routeDecisions.add(0, { [keys.decision]: decision });
+  for (const outcome of Object.keys(signalEnds)) instruments.inboxEnded.add(0, { [keys.outcome]: outcome });
   for (const outcome of reloadOutcomes) instruments.configReloads.add(0, { [keys.outcome]: outcome });
   for (const reason of Object.keys(sourceTroubles)) instruments.configSourceTroubles.add(0, { [keys.reason]: reason });
   for (const outcome of drainOutcomes) instruments.drainLeases.add(0, { [keys.outcome]: outcome });

@@ -175,6 +175,12 @@ export const metricTable = {
     unit: 's',
     description: 'How long the first of them has been without an owner, as this instance last read it. Absent when there is none.',
   },
+  inboxEnded: {
+    name: 'signals.inbox.ended',
+    kind: 'counter',
+    unit: '{signal}',
+    description: 'Accepted signals that are over: settled by a run, discarded on request, or dead-lettered.',
+  },
   // The streams backend counts its events under these two names as well: unit and meter have to be the same.
   streamRedeliveries: {
     name: 'signals.stream.redeliveries',

@@ -104,6 +104,7 @@ const expectedNames: Record<string, string> = {
   'signals.run.duration': 'signals_run_duration_seconds',
   'signals.inbox.waiting': 'signals_inbox_waiting',
   'signals.inbox.oldest.age': 'signals_inbox_oldest_age_seconds',
+  'signals.inbox.ended': 'signals_inbox_ended_total',
   'signals.stream.redeliveries': 'signals_stream_redeliveries_total',
   'signals.stream.dead_letters': 'signals_stream_dead_letters_total',
   'signals.config.reloads': 'signals_config_reloads_total',

@@ -1,4 +1,5 @@
 import { context, ROOT_CONTEXT, SpanStatusCode, trace } from '@opentelemetry/api';
+import type { MailboxOperations } from '../../../src/contracts/mailbox-operations.ts';
 import type { Span } from '@opentelemetry/api';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 
@@ -6,7 +7,7 @@ import type { Envelope } from '../../../src/contracts/signal.ts';
 import { threadLeaseKey } from '../../../src/contracts/thread.ts';
 import type { DeliverRequest, Delivery, Grant, SettleRequest, ThreadMailbox } from '../../../src/contracts/thread-mailbox.ts';
 import { SignalsError } from '../../../src/core/errors.ts';
-import { instrumentMailbox } from '../../../src/telemetry/instrumented-mailbox.ts';
+import { instrumentMailbox, instrumentOperations } from '../../../src/telemetry/instrumented-mailbox.ts';
 import { observeDrain } from '../../../src/telemetry/lifecycle.ts';
 import { TelemetryObserver } from '../../../src/telemetry/observer.ts';
 import { parentOf, startHarness } from './harness.ts';
@@ -261,6 +262,29 @@ test('signals that are given again, or given up, are counted', async () => {
   await mailbox.take({ thread, grant: grantOf(claim.owner, 7) });
   expect(await harness.points('signals.stream.redeliveries')).toEqual([{ attributes: {}, value: 2 }]);
   expect(await harness.points('signals.stream.dead_letters')).toEqual([{ attributes: {}, value: 4 }]);
+});
+
+test('S4: each signal that leaves the mailbox is counted, by how', async () => {
+  const grant = grantOf(claim.owner, 7);
+  const mailbox = instrumented({
+    deliver: () => Promise.resolve({ action: 'discard', duplicate: false }),
+    take: () => Promise.resolve({ entries: [], cursor: '1-0', abortRequested: false, deadLettered: 2 }),
+    settle: () => Promise.resolve({ waiting: 0 }),
+    abort: () => Promise.resolve({ aborted: true, cancelledSignalIds: ['a', 'b', 'c'] }),
+  });
+  await mailbox.deliver(request);
+  await mailbox.take({ thread, grant });
+  await mailbox.settle({ thread, grant, consumed: ['1-0', '2-0', '3-0', '4-0', '5-0'] });
+  await mailbox.abort(thread);
+  const cancel = () => Promise.resolve(['d', 'e', 'f', 'g']);
+  await instrumentOperations({ cancel } as unknown as MailboxOperations, harness.instrumentation).cancel(thread);
+  // Nothing is counted that was accepted before, or that did not happen.
+  await delivering({ action: 'discard', duplicate: true }).deliver(request);
+  await expect(instrumented({ settle: () => Promise.reject(new Error('no')) }).settle(settleRequest())).rejects.toThrow('no');
+  const points = await harness.points('signals.inbox.ended');
+  expect(Object.fromEntries(points.map(({ attributes, value }) => [attributes['outcome'], value]))).toEqual({
+    settled: 5, discarded: 8, dead_lettered: 2,
+  });
 });
 
 test('the arguments of a Redis command never reach a span', async () => {
