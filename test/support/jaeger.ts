@@ -55,6 +55,8 @@ export interface Jaeger {
   readonly otlpUrl: string;
   /** API and page. */
   readonly url: string;
+  /** Whether it serves a page. */
+  readonly hasPage: boolean;
   /** The spans of a trace so far, by their beginning. */
   trace(traceId: string): Promise<JaegerSpan[]>;
   /** Traces with a span of this name. */
@@ -101,6 +103,7 @@ export async function startJaeger(binary: string): Promise<Jaeger> {
   return {
     otlpUrl: `http://127.0.0.1:${otlp}`,
     url,
+    hasPage: Boolean(userInterface),
     trace: async traceId => (await traces(`traces/${traceId}`))[0] ?? [],
     tracesWith: (name, service = 'signals-runtime') => traces(`traces?service=${service}&operation=${encodeURIComponent(name)}&limit=100&lookback=1h`),
     services: async () => ((await ask(`${url}/api/services`)) as string[] | null) ?? [],
