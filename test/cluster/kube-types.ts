@@ -1,7 +1,13 @@
 /** The little of Kubernetes' objects that scenarios look at. */
 
 export interface Pod {
-  readonly metadata: { readonly name: string; readonly uid: string; readonly deletionTimestamp?: string; readonly annotations?: Record<string, string> };
+  readonly metadata: {
+    readonly name: string;
+    readonly uid: string;
+    readonly resourceVersion: string;
+    readonly deletionTimestamp?: string;
+    readonly annotations?: Record<string, string>;
+  };
   readonly spec: { readonly nodeName?: string };
   readonly status: {
     readonly podIP?: string;

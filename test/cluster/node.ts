@@ -66,6 +66,8 @@ function kubelet({ directory, containerdSocket, controlGroup }: NodeOptions): ob
     // A full disk or little memory of this machine is not what is tested.
     evictionHard: { 'memory.available': '0%', 'nodefs.available': '0%', 'nodefs.inodesFree': '0%', 'imagefs.available': '0%' },
     imageGCHighThresholdPercent: 100,
+    // How often mounted ConfigMaps are looked at; a minute by default.
+    syncFrequency: '10s',
     volumePluginDir: join(directory, 'volume-plugins'),
   };
 }

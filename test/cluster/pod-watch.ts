@@ -3,6 +3,7 @@
 import { KubeConfig, Watch } from '@kubernetes/client-node';
 import { inject } from 'vitest';
 
+import { kubectl } from './access.ts';
 import type { Pod } from './kube-types.ts';
 
 export interface PodLife {
@@ -14,38 +15,56 @@ export interface PodLife {
 
 export class PodWatch {
   readonly #lives = new Map<string, { restarts: number; exits: Set<number> }>();
-  readonly #abort: AbortController;
-  #ended: unknown;
+  readonly #path: string;
+  readonly #labelSelector: string;
+  readonly #client: Watch;
+  /** Of what was seen last: a watch that ends is taken up again from there, so that nothing is missed. */
+  #resourceVersion = '';
+  #abort: AbortController | undefined;
+  #stopped = false;
+  #broken: unknown;
 
-  private constructor(abort: AbortController) {
-    this.#abort = abort;
+  private constructor(path: string, labelSelector: string) {
+    const config = new KubeConfig();
+    config.loadFromFile(inject('cluster').kubeconfig);
+    this.#client = new Watch(config);
+    this.#path = path;
+    this.#labelSelector = labelSelector;
   }
 
   static async start(namespace: string, labelSelector: string): Promise<PodWatch> {
-    const config = new KubeConfig();
-    config.loadFromFile(inject('cluster').kubeconfig);
-    const path = `/api/v1/namespaces/${namespace}/pods`;
-    const see = (phase: string, pod: Pod) => {
-      if (phase === 'ERROR') watch.#ended = JSON.stringify(pod);
-      else if (phase !== 'BOOKMARK') watch.#see(pod);
-    };
-    const watch: PodWatch = new PodWatch(
-      await new Watch(config).watch(path, { labelSelector }, see, error => (watch.#ended = error ?? 'the watch ended')),
-    );
+    const watch = new PodWatch(`/api/v1/namespaces/${namespace}/pods`, labelSelector);
+    const { metadata } = JSON.parse(await kubectl(['get', '--raw', watch.#path])) as { metadata: { resourceVersion: string } };
+    watch.#resourceVersion = metadata.resourceVersion;
+    await watch.#follow();
     return watch;
   }
 
   /** Throws when something may have been missed. */
   lives(): PodLife[] {
-    if (this.#ended !== undefined && !this.#abort.signal.aborted) throw new Error(`pods were not watched to the end: ${String(this.#ended)}`);
+    if (this.#broken !== undefined) throw new Error(`pods were not watched to the end: ${JSON.stringify(this.#broken)}`);
     return [...this.#lives].map(([name, life]) => ({ name, ...life }));
   }
 
   stop(): void {
-    this.#abort.abort();
+    this.#stopped = true;
+    this.#abort?.abort();
   }
 
-  #see({ metadata, status }: Pod): void {
+  async #follow(): Promise<void> {
+    const query = { labelSelector: this.#labelSelector, resourceVersion: this.#resourceVersion, allowWatchBookmarks: true };
+    const again = () => void (this.#stopped || this.#broken !== undefined ? undefined : setTimeout(() => void this.#follow(), 100).unref());
+    this.#abort = await this.#client.watch(this.#path, query, (phase: string, pod: Pod) => this.#see(phase, pod), again);
+  }
+
+  #see(phase: string, pod: Pod): void {
+    if (phase === 'ERROR') {
+      this.#broken = pod;
+      return;
+    }
+    const { metadata, status } = pod;
+    this.#resourceVersion = metadata.resourceVersion;
+    if (phase === 'BOOKMARK') return;
     const life = this.#lives.get(metadata.name) ?? { restarts: 0, exits: new Set() };
     this.#lives.set(metadata.name, life);
     for (const { restartCount, state, lastState } of status.containerStatuses ?? []) {

@@ -69,6 +69,7 @@ export class Release {
   /** Resolves when all its pods are ready. */
   static async install(namespace: string, values: object): Promise<Release> {
     await restrictedNamespace(namespace);
+    await apply({ apiVersion: 'v1', kind: 'Secret', metadata: { name: secretName, namespace }, stringData: { password } });
     const [store, notes] = await Promise.all([Store.start(namespace, 'redis'), Store.start(namespace, 'notes')]);
     const watch = await PodWatch.start(namespace, label);
     const made = new Release(namespace, { store, notes, watch });

@@ -28,7 +28,6 @@ export class Store {
   }
 
   static async start(namespace: string, name: 'redis' | 'notes'): Promise<Store> {
-    await apply({ apiVersion: 'v1', kind: 'Secret', metadata: { name: secretName, namespace }, stringData: { password } });
     await apply(...manifests(namespace, name));
     await kubectl(['rollout', 'status', `deployment/${name}`, '-n', namespace, '--timeout=120s']);
     const { spec } = await get<Service>('service', name, '-n', namespace);
