@@ -49,7 +49,7 @@ export interface Delivery {
   readonly action: 'wake' | 'deliver' | 'persist' | 'discard' | 'blocked';
   /** The same signal id was accepted before; `action` and `owner` are those of then. */
   readonly duplicate: boolean;
-  /** Who holds the thread after this step, if anybody. */
+  /** Who holds the thread after this step, if anybody; of a duplicate, after the step that accepted it. */
   readonly owner?: string;
   /** Present when this step gave the thread to us. */
   readonly grant?: Grant;

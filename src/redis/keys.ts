@@ -72,7 +72,7 @@ export class RedisKeys {
     };
   }
 
-  /** String: what became of a signal id, kept for the dedupe window. */
+  /** String: what became of a signal id and whose run it was for, kept for the dedupe window. */
   seen(thread: ThreadRef, signalId: string): string {
     return `${this.prefix}:seen:${threadLeaseKey(thread)}:${encodeURIComponent(signalId)}`;
   }

@@ -47,9 +47,12 @@ export function signalTests(stage: () => Stage): void {
       const taken = await a.take(thread, grant);
       expect(signalIds(taken)).toEqual(['same']);
       expect(await a.mailbox.settle({ thread, grant, consumed: entryIds(taken) })).toEqual({ waiting: 0 });
+      const later = await b.wake(thread, 'later');
+      await b.mailbox.settle({ thread, grant: later, consumed: entryIds(await b.take(thread, later)) });
+      // Told what became of it then, not whose the thread is by now.
       for (const at of [b, a, b]) {
         const again = await at.send(thread, 'same');
-        expect(again).toMatchObject({ action: 'wake', duplicate: true });
+        expect(again).toMatchObject({ action: 'wake', duplicate: true, owner: grant.owner });
         expect(again.grant).toBeUndefined();
       }
       expect(await owner()).toBeUndefined();

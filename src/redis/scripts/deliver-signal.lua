@@ -11,7 +11,7 @@
 -- Replies
 --   {'accepted', action, owner or '', token or '', waiting before, unowned ms or ''}
 --     token: the lease is the caller's; unowned: others had been waiting for an owner
---   {'duplicate', action of then, owner or '', token or '', 0, ''}
+--   {'duplicate', action of then, owner of then or '', token or '', 0, '', ''}
 --   {'other_run', owner or ''}
 --   {'blocked', owner}   the run that it is meant for is another agent's
 --   {'full', entries, bytes}
@@ -38,11 +38,17 @@ local name, envelope = ARGV[1], ARGV[2]
 local claim, ttl = ARGV[7], tonumber(ARGV[8])
 local owner = redis.call('GET', KEYS[1])
 
+-- What became of it, and whose run it was for: a retry is told the same, whoever owns the thread by then.
+local function remember(action, whose)
+  redis.call('SET', KEYS[7], action .. ' ' .. whose, 'PX', ARGV[9])
+end
+
 local known = redis.call('GET', KEYS[7])
 if known then
+  local action, whose = known:match('^(%S+) (.*)$')
   -- A retry after a lost reply: if that first try made the caller the owner, it hears so again.
   local token = claim ~= '' and owner == claim and redis.call('GET', KEYS[2])
-  return {'duplicate', known, owner or '', token or '', 0, ''}
+  return {'duplicate', action, whose, token or '', 0, '', ''}
 end
 
 if ARGV[12] ~= '' and (not owner or run_of(owner) ~= ARGV[12]) then return {'other_run', owner or ''} end
@@ -50,7 +56,7 @@ if ARGV[12] ~= '' and (agent_of_run(KEYS[4], KEYS[5]) or ARGV[3]) ~= ARGV[3] the
 
 local behavior = owner and ARGV[5] or ARGV[6]
 if behavior == 'discard' then
-  redis.call('SET', KEYS[7], behavior, 'PX', ARGV[9])
+  remember(behavior, owner or '')
   return {'accepted', behavior, owner or '', '', 0, ''}
 end
 
@@ -62,7 +68,7 @@ local wakes = behavior ~= 'persist'
 redis.call('XADD', KEYS[4], '*', 'signal', envelope, 'id', ARGV[15], 'agent', ARGV[3], 'turn', ARGV[4],
   'branch', owner and 'active' or 'idle', 'wakes', wakes and '1' or '0')
 redis.call('HINCRBY', KEYS[5], 'bytes', #envelope)
-redis.call('SET', KEYS[7], behavior, 'PX', ARGV[9])
+remember(behavior, owner or (wakes and claim) or '')
 if not wakes then return {'accepted', behavior, owner or '', '', entries, ''} end
 
 local waking_now = redis.call('HINCRBY', KEYS[5], 'wake', 1)

@@ -5,6 +5,7 @@ import { threadName } from '../../contracts/thread.ts';
 import type { DeliverRequest, Delivery, LeaseClaim } from '../../contracts/thread-mailbox.ts';
 import { SignalsError } from '../../core/errors.ts';
 import type { Attention } from './attention.ts';
+import type { SeenSignal } from './inbox.ts';
 import type { LocalThread } from './local-threads.ts';
 import type { Ownership } from './ownership.ts';
 import type { PeerAnswers } from './peer-answers.ts';
@@ -52,10 +53,10 @@ export class Acceptance {
     if (owner !== undefined) return isOwn(this.#shared, owner) ? await this.#accept(request, text, owner) : undefined;
     const local = this.#shared.threads.at(thread);
     const known = this.#seen(request);
-    if (known) return { action: known, duplicate: true };
+    if (known) return duplicateOf(known);
     if (expectedRunId === undefined && ifIdle.behavior === 'wake' && claim) return await this.#wake(request, text, claim);
     const elsewhere = await this.#peers.seen(local, request.envelope.signal.id);
-    if (elsewhere) return { action: elsewhere, duplicate: true };
+    if (elsewhere) return duplicateOf(elsewhere);
     const delivery = await this.#accept(request, text, undefined);
     // Whoever acquired the thread while the peers were asked has collected before this signal was here.
     await this.#attention.seeTo(local);
@@ -69,7 +70,7 @@ export class Acceptance {
     let delivery: Delivery | undefined;
     try {
       await this.#peers.collect(local, claim.owner);
-      delivery = await this.#accept(request, text, undefined);
+      delivery = await this.#accept(request, text, undefined, claim.owner);
     } finally {
       // Refused, or seen by a peer before: nobody asked for a run.
       if (!delivery || delivery.duplicate) await this.#ownership.giveUp(local, claim.owner);
@@ -79,29 +80,36 @@ export class Acceptance {
     return { ...delivery, owner: claim.owner, grant };
   }
 
-  /** Synchronous from the look at the ids to the append, but for a retry that gets its grant again. */
-  async #accept(request: DeliverRequest, text: string, owner: string | undefined): Promise<Delivery> {
+  /**
+   * `whose`: who runs it, the owner or whoever is about to be. Synchronous from the look at the ids to the append, but for a retry
+   * that gets its grant again.
+   */
+  async #accept(request: DeliverRequest, text: string, owner: string | undefined, whose = owner): Promise<Delivery> {
     const { leases, threads, listeners, clock } = this.#shared;
     const { thread, claim, expectedRunId } = request;
     const local = threads.at(thread);
-    const whose = owner === undefined ? {} : { owner };
     const known = this.#seen(request);
     if (known) {
       const grant = claim && owner === claim.owner ? await leases.acquire(thread, claim) : undefined;
-      return { action: known, duplicate: true, ...whose, ...(grant && { grant }) };
+      return { ...duplicateOf(known), ...(grant && { grant }) };
     }
     if (expectedRunId !== undefined && (owner === undefined || runOf(owner) !== expectedRunId)) {
       throw new SignalsError('SIG_RUN_UNKNOWN', `run ${expectedRunId} is not the one that is on`);
     }
-    if (expectedRunId !== undefined && isBlocked(local, request)) return { action: 'blocked', duplicate: false, ...whose };
-    const action = local.inbox.accept(request, text, owner === undefined ? 'idle' : 'active', clock.wallMs());
+    if (expectedRunId !== undefined && isBlocked(local, request)) return { action: 'blocked', duplicate: false, ...(owner !== undefined && { owner }) };
+    const action = local.inbox.accept(request, text, owner === undefined ? 'idle' : 'active', whose, clock.wallMs());
     if (action === 'deliver') listeners.hint(listener => listener.onArrival(local.ref));
-    return { action, duplicate: false, ...whose };
+    return { action, duplicate: false, ...(owner !== undefined && { owner }) };
   }
 
-  #seen({ thread, envelope }: DeliverRequest): Delivery['action'] | undefined {
+  #seen({ thread, envelope }: DeliverRequest): SeenSignal | undefined {
     return this.#shared.threads.find(thread)?.inbox.seen(envelope.signal.id, this.#shared.clock.wallMs());
   }
+}
+
+/** A retry is told what became of it, whoever owns the thread by now. */
+function duplicateOf({ action, owner }: SeenSignal): Delivery {
+  return { action, duplicate: true, ...(owner !== undefined && { owner }) };
 }
 
 /** The run that is on is another agent's. */

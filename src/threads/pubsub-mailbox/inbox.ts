@@ -37,6 +37,8 @@ export interface DeadEntry {
 
 export interface SeenSignal {
   readonly action: Delivery['action'];
+  /** Whose run it was for, if anybody's. */
+  readonly owner?: string;
   readonly untilMs: number;
 }
 
@@ -111,13 +113,13 @@ export class ThreadInbox {
   }
 
   /** What became of a signal id that was accepted within the dedupe window. */
-  seen(signalId: string, wallMs: number): Delivery['action'] | undefined {
+  seen(signalId: string, wallMs: number): SeenSignal | undefined {
     const seen = this.#seen.get(signalId);
-    return seen && seen.untilMs > wallMs ? seen.action : undefined;
+    return seen && seen.untilMs > wallMs ? seen : undefined;
   }
 
-  /** Accepts a signal. Throws `SIG_INBOX_FULL`. */
-  accept(request: DeliverRequest, text: string, branch: TakenBranch, wallMs: number): Delivery['action'] {
+  /** Accepts a signal, for the run of `owner` if there is or will be one. Throws `SIG_INBOX_FULL`. */
+  accept(request: DeliverRequest, text: string, branch: TakenBranch, owner: string | undefined, wallMs: number): Delivery['action'] {
     const { signal, agentId, turn } = request.envelope;
     const action = branch === 'active' ? request.ifActive.behavior : request.ifIdle.behavior;
     if (action !== 'discard') {
@@ -129,7 +131,7 @@ export class ThreadInbox {
       this.#bytes += bytes;
     }
     this.#forgetOld(wallMs);
-    this.#seen.set(signal.id, { action, untilMs: wallMs + this.#limits.dedupeWindowMs });
+    this.#seen.set(signal.id, { action, untilMs: wallMs + this.#limits.dedupeWindowMs, ...(owner !== undefined && { owner }) });
     return action;
   }
 

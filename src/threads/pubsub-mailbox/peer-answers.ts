@@ -7,7 +7,7 @@ import type { AbortOutcome, AbortRequest, DeliverRequest, Delivery, ThreadState 
 import type { Clock } from '../../core/clock.ts';
 import { errorMessage } from '../../core/errors.ts';
 import type { Logger } from '../../core/logger.ts';
-import type { InboxContents } from './inbox.ts';
+import type { InboxContents, SeenSignal } from './inbox.ts';
 import type { LocalThread, LocalThreads } from './local-threads.ts';
 import type { LocalOperations } from './operations.ts';
 import { endHere, readHere } from './output-reader.ts';
@@ -45,7 +45,7 @@ interface Collected {
 export type HandOver = 'taken' | 'refused' | 'unanswered';
 
 interface SeenHere {
-  readonly action?: Delivery['action'];
+  readonly seen?: SeenSignal;
   readonly last: string;
 }
 
@@ -131,10 +131,10 @@ export class PeerAnswers {
   }
 
   /** What a peer made of a signal id. What is accepted here next comes after all that the peers have accepted. */
-  async seen(local: LocalThread, signalId: string): Promise<Delivery['action'] | undefined> {
+  async seen(local: LocalThread, signalId: string): Promise<SeenSignal | undefined> {
     const answers = (await this.link.askAll('seen', { thread: local.ref, signalId })) as (SeenHere | undefined)[];
     for (const answer of answers) if (answer) local.inbox.goOnAfter(answer.last);
-    return answers.find(answer => answer?.action !== undefined)?.action;
+    return answers.find(answer => answer?.seen !== undefined)?.seen;
   }
 
   /** Brings here what the peers hold of a thread that `owner`, one of ours, has just acquired. */
@@ -239,8 +239,8 @@ export class PeerAnswers {
 
   #seenHere(thread: ThreadRef, signalId: string): SeenHere | undefined {
     const inbox = this.#own.threads.find(thread)?.inbox;
-    const action = inbox?.seen(signalId, this.#own.clock.wallMs());
-    return inbox && { last: inbox.last, ...(action !== undefined && { action }) };
+    const seen = inbox?.seen(signalId, this.#own.clock.wallMs());
+    return inbox && { last: inbox.last, ...(seen && { seen }) };
   }
 
   #stateHere(thread: ThreadRef, owner: string | undefined): StateHere {
