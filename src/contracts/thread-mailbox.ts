@@ -31,6 +31,8 @@ export interface Grant {
    * thread over. Absent where nothing waited, and where the store does not know.
    */
   readonly unownedMs?: number;
+  /** The owner before had a run on and never settled it: it died, was cut off or came too late. Absent when it let go in order. */
+  readonly takenOver?: boolean;
 }
 
 export interface DeliverRequest {

@@ -157,7 +157,7 @@ export class RedisMailbox implements ThreadMailbox {
       action: reply.text(0) as Delivery['action'],
       duplicate: reply.code === 'duplicate',
       ...(owner ? { owner } : {}),
-      ...(token && claim ? { grant: grantOf(thread, claim, token, askedAt, reply.text(4)) } : {}),
+      ...(token && claim ? { grant: grantOf(thread, claim, token, askedAt, [reply.text(4), reply.text(5)]) } : {}),
     };
   }
 
@@ -170,7 +170,7 @@ export class RedisMailbox implements ThreadMailbox {
       [threadName(thread), claim.owner, claim.ttlMs, this.#instanceChannels(thread)],
     );
     if (reply.code !== 'granted') return undefined;
-    const grant = grantOf(thread, claim, reply.text(0), askedAt, reply.text(1));
+    const grant = grantOf(thread, claim, reply.text(0), askedAt, [reply.text(1), reply.text(2)]);
     if (replicated) return grant;
     await this.#giveBack(thread, grant);
     return undefined;
@@ -331,7 +331,9 @@ export class RedisMailbox implements ThreadMailbox {
   }
 }
 
-function grantOf(thread: ThreadRef, claim: LeaseClaim, token: string, askedAt: Instant, unownedMs = ''): Grant {
+function grantOf(
+  thread: ThreadRef, claim: LeaseClaim, token: string, askedAt: Instant, [unownedMs, takenOver] = ['', ''],
+): Grant {
   return {
     key: threadLeaseKey(thread),
     owner: claim.owner,
@@ -339,6 +341,7 @@ function grantOf(thread: ThreadRef, claim: LeaseClaim, token: string, askedAt: I
     askedAt,
     fencingToken: Number(token),
     ...(unownedMs === '' ? {} : { unownedMs: Number(unownedMs) }),
+    ...(takenOver === '1' ? { takenOver: true } : {}),
   };
 }
 

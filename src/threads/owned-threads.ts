@@ -56,6 +56,7 @@ export class OwnedThreads {
   /** Takes the thread on. An actor of an earlier grant that has not noticed its loss yet goes on to its own end. */
   start(thread: ThreadRef, grant: Grant): ThreadActor {
     const name = threadName(thread);
+    if (grant.takenOver) this.#context.observer.takenOver(thread);
     const actor = new ThreadActor(this.#context, thread, grant);
     this.#actors.set(name, actor);
     if (!this.#accepting) actor.drain();

@@ -84,7 +84,7 @@ export class PubSubMailbox implements ThreadMailbox {
     const operations = new LocalOperations({
       ...shared,
       onWaiting: local => this.#attention.seeTo(local),
-      onDeserted: local => this.#ownership.endDeadRun(local),
+      onDeserted: async local => void (await this.#ownership.endDeadRun(local)),
     });
     this.#shared = shared;
     this.#feeds = new OutputFeeds(pubsub);

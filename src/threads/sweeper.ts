@@ -4,7 +4,6 @@
  * nothing to elect.
  */
 
-import type { RunObserver } from '../contracts/observer.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
 import type { ThreadMailbox } from '../contracts/thread-mailbox.ts';
 import { jitterMs } from '../core/backoff.ts';
@@ -21,7 +20,6 @@ export interface SweeperOptions {
   owned: OwnedThreads;
   intervalMs: () => number;
   clock: Clock;
-  observer: RunObserver;
   logger: Logger;
 }
 
@@ -50,13 +48,11 @@ export class Sweeper {
 
   /** Takes one thread if it waits without an owner. Answers whether it is ours now. */
   async take(thread: ThreadRef): Promise<boolean> {
-    const { mailbox, owned, observer } = this.#options;
+    const { mailbox, owned } = this.#options;
     const claim = owned.claim(thread);
     if (!claim || this.#stopped) return false;
     const grant = await mailbox.claim(thread, claim);
     if (!grant) return false;
-    // What its owner handed over was never without one.
-    if (grant.unownedMs !== 0) observer.takenOver(thread);
     owned.start(thread, grant);
     return true;
   }

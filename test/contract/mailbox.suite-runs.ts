@@ -130,6 +130,7 @@ export function runTests(stage: () => Stage): void {
     test('S3: a thread whose owner has gone is due, and its peer takes it with all that waits', async () => {
       const { b, thread, owner, takenOver } = stage();
       const { grant } = await takenOver('s1', 's2', 's3');
+      expect(grant.takenOver).toBe(true);
       expect(await owner()).toBe(grant.owner);
       expect(signalIds(await b.take(thread, grant))).toEqual(['s1', 's2', 's3']);
     });

@@ -1,11 +1,15 @@
-/** `signals.lease.handoff.gap`: for how long a thread with waiting signals had no owner, by the clock of a real Redis. */
+/**
+ * `signals.lease.handoff.gap`: for how long a thread with waiting signals had no owner, by the clock of a real Redis; and
+ * `signals.lease.takeovers`: what of that was left by an owner that had gone.
+ */
 
 import { randomUUID } from 'node:crypto';
 
 import { Redis } from 'ioredis';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
 import { threadLeaseKey } from '../../src/contracts/thread.ts';
+import type { ThreadRef } from '../../src/contracts/thread.ts';
 import type { Grant, ThreadMailbox } from '../../src/contracts/thread-mailbox.ts';
 import { RedisBackend } from '../../src/redis/backend.ts';
 import { instrumentMailbox } from '../../src/telemetry/instrumented-mailbox.ts';
@@ -148,4 +152,42 @@ test('a thread where nothing waited has no gap, and neither has a run after anot
   const { grant: next } = await a!.mailbox.settle({ thread, grant, consumed: [], next: a!.claim() });
   expect(next?.owner).toMatch(/^a\//);
   expect((await recorded()).count).toBe(0);
+});
+
+describe('counts as taken over', () => {
+  const shortLived = (thread: ThreadRef) => a!.wake(thread, 's1', { claim: a!.claim('run', shortMs) });
+  const over = async (thread: ThreadRef) =>
+    await until('the lease has ended', async () => (await redis.exists(`${prefix}:lease:${threadLeaseKey(thread)}`)) === 0);
+
+  test('what is found by a sweep after its owner has gone', async () => {
+    const thread = newThread();
+    await shortLived(thread);
+    await over(thread);
+    expect((await b!.mailbox.claim(thread, b!.claim()))?.takenOver).toBe(true);
+  });
+
+  test('what a signal finds before any sweep does', async () => {
+    const thread = newThread();
+    await shortLived(thread);
+    await over(thread);
+    expect((await b!.wake(thread, 's2')).takenOver).toBe(true);
+  });
+
+  test('not what an owner let go in order, nor what a full or draining pod left to others', async () => {
+    const thread = newThread();
+    const grant = await a!.wake(thread, 's1');
+    await a!.mailbox.settle({ thread, grant, consumed: [] });
+    expect((await b!.mailbox.claim(thread, b!.claim()))?.takenOver).toBeUndefined();
+    const other = newThread();
+    await a!.send(other, 's1', { claim: null });
+    await pause(20);
+    expect((await b!.mailbox.claim(other, b!.claim()))?.takenOver).toBeUndefined();
+  });
+
+  test('not what it handed over', async () => {
+    const thread = newThread();
+    const grant = await a!.wake(thread, 's1');
+    await a!.mailbox.settle({ thread, grant, consumed: [], offerMs: longMs });
+    expect((await b!.mailbox.claim(thread, b!.claim()))?.takenOver).toBeUndefined();
+  });
 });

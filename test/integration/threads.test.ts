@@ -70,7 +70,7 @@ async function startInstance(id: string, agent: Agent, settings = () => lease): 
   const keeper = new LeaseKeeper({ provider: backend.leases, settings, clock });
   const context = { instanceId: id, mailbox, keeper, agents, settings, clock, observer, logger };
   const owned = new OwnedThreads(context, 100);
-  const sweeper = new Sweeper({ mailbox, owned, intervalMs: () => 100, clock, observer, logger });
+  const sweeper = new Sweeper({ mailbox, owned, intervalMs: () => 100, clock, logger });
   const { operations } = backend;
   const router = new SignalRouter({ mailbox, owned, sweeper, operations, agents, clock, observer, logger });
   await mailbox.listen(id, router);

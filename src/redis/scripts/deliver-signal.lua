@@ -9,8 +9,8 @@
 --      15 signal id
 --
 -- Replies
---   {'accepted', action, owner or '', token or '', waiting before, unowned ms or ''}
---     token: the lease is the caller's; unowned: others had been waiting for an owner
+--   {'accepted', action, owner or '', token or '', waiting before, unowned ms or '', taken over}
+--     token: the lease is the caller's; unowned: others had been waiting for an owner; taken over: '1' when an owner's run died with it
 --   {'duplicate', action of then, owner of then or '', token or '', 0, '', ''}
 --   {'other_run', owner or ''}
 --   {'blocked', owner}   the run that it is meant for is another agent's
@@ -86,6 +86,6 @@ if claim == '' then
 end
 local unowned = waking_now > 1 and unowned_ms(KEYS[6], name) or ''
 local token = grant_lease(KEYS[1], KEYS[2], KEYS[3], claim, ttl)
-begin_run(KEYS[5], KEYS[8], KEYS[9], name, claim)
+local taken_over = begin_run(KEYS[5], KEYS[8], KEYS[9], name, claim)
 redis.call('ZADD', KEYS[6], now_ms() + ttl, name)
-return {'accepted', behavior, claim, token, entries, unowned}
+return {'accepted', behavior, claim, token, entries, unowned, taken_over}

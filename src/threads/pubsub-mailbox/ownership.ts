@@ -50,23 +50,26 @@ export class Ownership {
         await this.giveUp(local, claim.owner);
         return undefined;
       }
-      await this.begin(local, grant);
-      return grant;
+      const died = await this.begin(local, grant);
+      // What a peer left behind it left for a reason that is not known here.
+      return died || !this.#peers.none ? { ...grant, takenOver: true } : grant;
     });
   }
 
-  /** The lease is ours and what the peers had is here: a run may start. */
-  async begin(local: LocalThread, grant: Grant): Promise<void> {
-    await this.endDeadRun(local);
+  /** The lease is ours and what the peers had is here: a run may start. Answers whether one was on that was never settled. */
+  async begin(local: LocalThread, grant: Grant): Promise<boolean> {
+    const died = await this.endDeadRun(local);
     local.begin(grant, this.#shared.clock.monotonicMs());
+    return died;
   }
 
-  /** A run that was never settled: those who read its output are told. */
-  async endDeadRun(local: LocalThread): Promise<void> {
+  /** A run that was never settled: those who read its output are told. Answers whether there was one. */
+  async endDeadRun(local: LocalThread): Promise<boolean> {
     local.end();
     const { cutShort } = local;
     local.cutShort = undefined;
     if (cutShort !== undefined && local.log.last !== beginning) await this.#put(local, [cutShortChunk(cutShort)]);
+    return cutShort !== undefined;
   }
 
   /** A lease that was taken and leads to no run. What waits is for somebody else to claim. */

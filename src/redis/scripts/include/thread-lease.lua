@@ -33,21 +33,22 @@ local function end_run(state, runs)
 end
 
 -- A run that was never settled died with its owner: whoever reads the output is told that no more of it will come. Answers the
--- end of the output, and whether there was something to tell.
+-- end of the output, whether there was something to tell, and whether there was such a run.
 local function end_dead_run(state, out, runs)
   local cut_short = end_run(state, runs)
   local last = last_chunk(out)
-  if not cut_short or redis.call('EXISTS', out) == 0 then return last, false end
+  if not cut_short or redis.call('EXISTS', out) == 0 then return last, false, cut_short end
   local chunk = {type = 'error', runId = cut_short, from = 'AGENT',
     payload = {error = {code = 'SIG_LEASE_LOST', message = 'the owner of this run is gone; what still waits is run again'}}}
-  return put_chunk(out, last, cjson.encode(chunk)), true
+  return put_chunk(out, last, cjson.encode(chunk)), true, cut_short
 end
 
--- Notes the run that begins now and where its output will start.
+-- Notes the run that begins now and where its output will start. Answers '1' if the one before died with its owner, else ''.
 local function begin_run(state, out, runs, name, owner)
-  local last = end_dead_run(state, out, runs)
+  local last, _, died = end_dead_run(state, out, runs)
   redis.call('HSET', state, 'run', run_of(owner), 'from', last)
   redis.call('HSET', runs, run_of(owner), name)
+  return died and '1' or ''
 end
 
 local function waking(state)
