@@ -96,7 +96,7 @@ export class Runtime {
       settings.maxRuns,
     );
     const intervalMs = () => current().sweepIntervalMs;
-    this.#sweeper = new Sweeper({ mailbox, owned: this.#owned, intervalMs, clock, observer, logger });
+    this.#sweeper = new Sweeper({ mailbox, owned: this.#owned, intervalMs, clock, logger });
     this.#router = new SignalRouter({
       mailbox, owned: this.#owned, sweeper: this.#sweeper, operations: this.#operations, agents: this.#agents,
       clock, observer, logger,
