@@ -28,7 +28,7 @@ import { promisedTakeoverMs } from './takeover.ts';
 /** From the last fault until everything must be at rest: a drain, a start, the longest reconnect, the last signals. */
 const restLimitMs = 60_000;
 /** Between two requests to stop a run or to take signals back. */
-const meddlingMs = 700;
+const meddlingMs = 400;
 
 export interface ChaosResult {
   readonly verdict: Verdict;

@@ -6,8 +6,10 @@ import type { Acceptance, Fault, History, Withdrawal } from './history.ts';
 
 /** Longest time after which a request that got no answer may still take effect: that of the longest fault, and then some. */
 const lateEffectMs = 10_000;
-/** From the answer to an abort until its run acts no more, where no fault is in the way: a hint, and what was on its way. */
-const promptMs = 2000;
+/** From the answer to an abort until its run acts no more, where no fault is in the way: a hint, on pods that share the processors. */
+const promptMs = 750;
+/** For how long after a fault hints may be missing: its connections come back with a backoff of at most a second. */
+const aftermathMs = 2000;
 
 /** Whether a signal may rightly never have run: it was taken back, or given to a run that was stopped. */
 export function withdrawnIn(history: History): (acceptance: Acceptance) => boolean {
@@ -48,8 +50,9 @@ function wentOn({ notes, withdrawals, faults, stalls }: History): Finding[] {
     if (answer?.stopped === undefined) return [];
     const late = notes.find(({ runId, atMs }) => runId === answer.stopped && atMs > toMs + promptMs);
     if (!late) return [];
-    const inTheWay = (fault: Fault) => fault.fromMs <= late.atMs && fault.toMs + promptMs >= withdrawal.fromMs;
-    return [...faults, ...stalls].some(inTheWay) ? [] : [findingOf('a run went on after it was stopped', withdrawal, [describeNote(late)])];
+    const concerned = [...faults, ...stalls].filter(({ pod }) => pod === undefined || pod === late.pod);
+    const inTheWay = (fault: Fault) => fault.fromMs <= late.atMs && fault.toMs + aftermathMs >= withdrawal.fromMs;
+    return concerned.some(inTheWay) ? [] : [findingOf('a run went on after it was stopped', withdrawal, [describeNote(late)])];
   });
 }
 

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 
 import { Fleet } from '../support/fleet.ts';
 import type { RuntimeProcess } from '../support/runtime-process.ts';
+import { until } from '../support/until.ts';
 
 const thread = { resourceId: 'user', threadId: 'thread' };
 let fleet: Fleet;
@@ -83,4 +84,44 @@ test('blocked: the run that it was meant for is another agent\'s; it is not kept
   await fleet.hasRun('note');
   const of = (text: string) => fleet.records().then(records => records.find(record => record.text === text)?.runId);
   expect(await of('note')).not.toBe(await of('sleep 800'));
+});
+
+test('signals of any type reach the agent as they were sent', async () => {
+  const signals = [
+    { id: 'n', type: 'notification', contents: 'context', attributes: { source: 'ci', n: 1 }, metadata: { deep: [1, null] } },
+    { id: 's', type: 'state', contents: [{ type: 'text', text: 'open' }], tagName: 'issue', metadata: { version: 2 } },
+    { id: 'r', type: 'reactive', contents: 'reminder', providerOptions: { x: { y: true } } },
+  ] as const;
+  const subscription = await agentOn(b, 'showing').subscribeToThread(thread);
+  const shown: unknown[] = [];
+  const reading = subscription.processDataStream({
+    onChunk: chunk => Promise.resolve((chunk as { type: string }).type === 'shown' ? void shown.push((chunk as { payload: unknown }).payload) : undefined),
+  });
+  for (const signal of signals) await agentOn(a, 'showing').sendSignal({ ...thread, signal: signal as never });
+  await until('all were shown', () => shown.length === signals.length);
+  expect(shown).toEqual(signals.map(signal => ({ ...signal, createdAt: expect.any(String) as string })));
+  subscription.unsubscribe();
+  await reading;
+});
+
+test('abort: from any pod, only the run that is meant, and what was queued behind it runs', async () => {
+  const { runId } = await agentOn(a).sendMessage({ ...thread, message: 'sleep 60000' });
+  await fleet.hasRun('sleep 60000');
+  await agentOn(b).queueMessage({ ...thread, message: 'queued' });
+  expect(await agentOn(b).abortThread({ ...thread, expectedRunId: 'another' })).toMatchObject({ aborted: false });
+  expect(await agentOn(b).abortThread({ ...thread, expectedRunId: runId })).toMatchObject({ aborted: true, runId });
+  await fleet.hasRun('queued');
+  await fleet.idle(thread);
+  expect(await agentOn(b).abortThread(thread)).toMatchObject({ aborted: false });
+});
+
+test('abort and clear: what was queued behind the run is discarded, and named', async () => {
+  const { runId } = await agentOn(a).sendMessage({ ...thread, message: 'sleep 60000' });
+  await fleet.hasRun('sleep 60000');
+  await agentOn(b).queueMessage({ ...thread, message: { id: 'q', contents: 'queued' } as never });
+  // The client has no word for it.
+  const answer = await fleet.post(b, 'threads/abort', { ...thread, expectedRunId: runId, clearPendingSignals: true });
+  expect(answer).toMatchObject({ aborted: true, runId, cancelledSignalIds: ['q'] });
+  await fleet.idle(thread);
+  expect(await fleet.ran()).toEqual(['sleep 60000']);
 });

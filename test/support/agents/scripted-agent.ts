@@ -37,6 +37,13 @@ export async function* scripted(run: AgentRun): AsyncGenerator<Chunk> {
 /** Another agent of the same kind. */
 export { scripted as second };
 
+/** Puts out each signal as it was given. */
+export async function* showing(run: AgentRun): AsyncGenerator<Chunk> {
+  for (let signals = [...run.signals]; signals.length > 0; signals = run.arrivals.drain()) {
+    for (const signal of signals) yield await Promise.resolve({ type: 'shown', runId: run.runId, payload: signal });
+  }
+}
+
 async function* obey(run: AgentRun, text: string): AsyncGenerator<Chunk> {
   await note(run, 'signal', text);
   const [verb, argument] = text.split(' ');

@@ -217,6 +217,8 @@ describe('runs that are stopped', () => {
     expect(rulesOf(judged({ notes: late, withdrawals: [abort(4000, '1')] }))).toEqual([]);
     expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '2')] }))).toEqual([]);
     expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '1')], faults: [fault(1600, 1700, 'a')] }))).toEqual([]);
+    expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '1')], faults: [fault(1600, 1700)] }))).toEqual([]);
+    expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '1')], faults: [fault(1600, 1700, 'b')] }))).toEqual(['a run went on after it was stopped']);
   });
 
   test('one that nobody asked to stop is found', () => {
