@@ -1,6 +1,9 @@
-/** How long a server has kept us waiting. The hard deadline of a reader: a half-open socket never fails by itself. */
+/**
+ * How long a server has kept us waiting. The hard deadline of a connection that mostly listens: a half-open socket never fails by
+ * itself.
+ */
 
-import type { Clock } from '../../core/clock.ts';
+import type { Clock } from '../core/clock.ts';
 
 export class AnswerWatch {
   readonly #clock: Clock;

@@ -15,6 +15,7 @@ import { RedisLeaseProvider } from './leases.ts';
 import { RedisMailbox } from './mailbox.ts';
 import { RedisMailboxOperations } from './mailbox-operations.ts';
 import { ReplicatedScripts } from './replicated-scripts.ts';
+import { ShardedChannels } from './sharded-channels.ts';
 import { checkStore } from './store-check.ts';
 
 export interface RedisBackendOptions {
@@ -32,7 +33,7 @@ export class RedisBackend {
   readonly mailbox: RedisMailbox;
   readonly operations: RedisMailboxOperations;
   readonly #commands: RedisClient;
-  readonly #subscriber: RedisClient;
+  readonly #channels: ShardedChannels;
   /** Where writes wait for replicas: `WAIT` holds up whatever comes behind it on its connection. */
   readonly #confirmed: RedisClient | undefined;
   readonly #replicaAcks: number;
@@ -47,7 +48,7 @@ export class RedisBackend {
     const connector = new RedisConnector(options.source, { logger: this.#logger });
     const keys = new RedisKeys(options.keyPrefix);
     this.#commands = connector.open('commands');
-    this.#subscriber = connector.open('subscriber');
+    this.#channels = new ShardedChannels({ connector, client: this.#commands, clock: this.#clock, logger: this.#logger });
     this.#replicaAcks = options.replicaAcks ?? 0;
     const replicaAcks = this.#replicaAcks;
     this.#confirmed = replicaAcks > 0 ? connector.open('commands') : undefined;
@@ -55,12 +56,11 @@ export class RedisBackend {
     this.operations = new RedisMailboxOperations(this.#commands, keys, this.#clock);
     this.mailbox = new RedisMailbox({
       commands: this.#commands,
-      subscriber: this.#subscriber,
+      channels: this.#channels,
       keys,
       limits: options.limits,
       ...(this.#confirmed ? { replicated: new ReplicatedScripts(this.#confirmed, { replicaAcks }) } : {}),
       clock: this.#clock,
-      logger: this.#logger,
     });
   }
 
@@ -70,7 +70,7 @@ export class RedisBackend {
   }
 
   /**
-   * Resolves when both connections stand and the data is known to be ours; tries for as long as that takes. Throws
+   * Resolves when what commands go over stands and the data is known to be ours; tries for as long as that takes. Throws
    * `SIG_STORE_INCOMPATIBLE` when it never will be.
    */
   async connect(): Promise<void> {
@@ -91,6 +91,7 @@ export class RedisBackend {
   /** Gives the server `limitMs` to take what was sent, then cuts the connections. */
   async close(limitMs: number): Promise<void> {
     this.#closing.abort();
+    this.#channels.close();
     const open = this.#clients.filter(client => client.status === 'ready');
     const quit = Promise.all(open.map(client => client.quit()));
     await settledWithin(this.#clock, limitMs, quit);
@@ -98,7 +99,7 @@ export class RedisBackend {
   }
 
   get #clients(): RedisClient[] {
-    return [this.#commands, this.#subscriber, ...(this.#confirmed ? [this.#confirmed] : [])];
+    return [this.#commands, ...(this.#confirmed ? [this.#confirmed] : [])];
   }
 
   /** A first attempt that fails is not the last: the client goes on by itself, and its errors are logged. */

@@ -29,6 +29,9 @@ export interface RedisSource {
  *   asked for later than the caller thinks is worse than none.
  * - `publisher`: short outages are bridged by a bounded queue.
  * - `reader`, `subscriber`: wait for as long as it takes.
+ *
+ * A connection that was asked and says nothing for `commandTimeoutMs` is dead, whatever its socket thinks: the first two are
+ * then made anew. Those that listen are watched by who uses them (`AnswerWatch`).
  */
 export type ConnectionRole = 'commands' | 'publisher' | 'reader' | 'subscriber';
 
@@ -44,10 +47,16 @@ const roleOptions: Record<ConnectionRole, (commandTimeoutMs: number) => RedisOpt
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     commandTimeout: commandTimeoutMs,
+    socketTimeout: commandTimeoutMs,
   }),
-  publisher: commandTimeoutMs => ({ maxRetriesPerRequest: 3, commandTimeout: commandTimeoutMs }),
+  publisher: commandTimeoutMs => ({ maxRetriesPerRequest: 3, commandTimeout: commandTimeoutMs, socketTimeout: commandTimeoutMs }),
   reader: () => ({ maxRetriesPerRequest: null }),
-  subscriber: () => ({ maxRetriesPerRequest: null, autoResubscribe: false }),
+  subscriber: () => ({
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    autoResubscribe: false,
+  }),
 };
 
 export class RedisConnector {
@@ -69,6 +78,18 @@ export class RedisConnector {
   open(role: ConnectionRole, overrides: RedisOptions = {}): RedisClient {
     const client = this.#create(role, overrides);
     if (client instanceof Cluster) client.on('+node', guardAsking);
+    this.#watch(client, role);
+    return client;
+  }
+
+  /** The same to one node of a Cluster. */
+  openAt(node: Redis, role: ConnectionRole, overrides: RedisOptions = {}): Redis {
+    const client = new Redis({ ...node.options, ...this.#options(role, overrides), readOnly: false });
+    this.#watch(client, role);
+    return client;
+  }
+
+  #watch(client: RedisClient, role: ConnectionRole): void {
     const seen = new Set<string>();
     client.on('error', (error: unknown) => {
       const message = errorMessage(error);
@@ -77,11 +98,10 @@ export class RedisConnector {
     });
     client.on('ready', () => seen.clear());
     this.#telemetry.watch(client, role);
-    return client;
   }
 
-  #create(role: ConnectionRole, overrides: RedisOptions): RedisClient {
-    const options: RedisOptions = {
+  #options(role: ConnectionRole, overrides: RedisOptions): RedisOptions {
+    return {
       lazyConnect: true,
       connectTimeout: 5000,
       keepAlive: 5000,
@@ -91,6 +111,10 @@ export class RedisConnector {
       ...roleOptions[role](this.#commandTimeoutMs),
       ...overrides,
     };
+  }
+
+  #create(role: ConnectionRole, overrides: RedisOptions): RedisClient {
+    const options = this.#options(role, overrides);
     const { client, cluster, redisOptions, url } = this.#source;
     if (client instanceof Cluster) return client.duplicate([], { ...clusterOptions(options), lazyConnect: true });
     if (client) return client.duplicate(options);

@@ -1,6 +1,6 @@
 /** The hash slot of a key in Redis Cluster: CRC16 (XMODEM) of its hash tag, modulo 16384. */
 
-import { hashTag } from '../keys.ts';
+import { hashTag } from './keys.ts';
 
 const table = Uint16Array.from({ length: 256 }, (_, byte) => {
   let crc = byte << 8;

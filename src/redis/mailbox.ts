@@ -33,8 +33,6 @@ import type {
 import { instant, systemClock } from '../core/clock.ts';
 import type { Clock, Instant } from '../core/clock.ts';
 import { SignalsError } from '../core/errors.ts';
-import { silentLogger } from '../core/logger.ts';
-import type { Logger } from '../core/logger.ts';
 import { storeError } from './connection.ts';
 import type { RedisClient } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
@@ -45,14 +43,14 @@ import { repeatable } from './repeatable.ts';
 import type { ReplicatedScripts } from './replicated-scripts.ts';
 import { loadScript, runScript } from './script-runner.ts';
 import type { Script, ScriptArgument } from './script-runner.ts';
-import { ShardedChannels } from './sharded-channels.ts';
+import type { ShardedChannels } from './sharded-channels.ts';
 import { WaitingIndex } from './waiting-index.ts';
 
 export interface RedisMailboxOptions {
   /** Of role `commands`; the caller opens and closes it. */
   commands: RedisClient;
-  /** Of role `subscriber`; likewise. */
-  subscriber: RedisClient;
+  /** Where hints are heard; the caller closes them. */
+  channels: ShardedChannels;
   keys: RedisKeys;
   limits: MailboxLimits;
   /**
@@ -61,7 +59,6 @@ export interface RedisMailboxOptions {
    */
   replicated?: ReplicatedScripts;
   clock?: Clock;
-  logger?: Logger;
 }
 
 const partitions = Array.from({ length: partitionCount }, (_, partition) => partition);
@@ -92,7 +89,7 @@ export class RedisMailbox implements ThreadMailbox {
     this.#limits = options.limits;
     this.#clock = options.clock ?? systemClock;
     this.#replicated = options.replicated;
-    this.#channels = new ShardedChannels(options.subscriber, options.logger ?? silentLogger);
+    this.#channels = options.channels;
     this.#index = new WaitingIndex({
       client: this.#client,
       keys: this.#keys,
@@ -281,11 +278,11 @@ export class RedisMailbox implements ThreadMailbox {
     const orphans = partitions.map(partition => this.#keys.orphanChannel(partition));
     const onOwn = { onMessage: (text: string) => dispatchHint(text, listener), onResync: () => listener.onResync() };
     const onOrphan = { onMessage: (name: string) => listener.onOrphan(parseThreadName(name)), onResync: () => {} };
-    await this.#command('subscribing to hints', () =>
-      Promise.all([this.#channels.add(own, onOwn), this.#channels.add(orphans, onOrphan)]),
-    );
-    return async () => {
-      await Promise.all([this.#channels.remove(own, onOwn), this.#channels.remove(orphans, onOrphan)]);
+    await Promise.all([this.#channels.add(own, onOwn), this.#channels.add(orphans, onOrphan)]);
+    return () => {
+      this.#channels.remove(own, onOwn);
+      this.#channels.remove(orphans, onOrphan);
+      return Promise.resolve();
     };
   }
 

@@ -48,7 +48,8 @@ async function* readOutput(source: OutputSource, request: FollowRequest, start: 
   const hints = new HintCounter();
   let cursor = start;
   try {
-    await source.channels.add([channel], hints);
+    // Until it stands nothing is heard, and then there is a look: no need to wait for it.
+    void source.channels.add([channel], hints);
     if (gone !== undefined) yield { id: start, chunk: missedChunk(gone, start) };
     while (!request.signal.aborted) {
       const seen = hints.heard;
@@ -72,7 +73,7 @@ async function* readOutput(source: OutputSource, request: FollowRequest, start: 
       await hints.beyond(seen, source.clock, request.signal);
     }
   } finally {
-    await source.channels.remove([channel], hints);
+    source.channels.remove([channel], hints);
   }
 }
 

@@ -8,7 +8,12 @@ import { systemClock } from '../../src/core/clock.ts';
 import { EventEmitterPubSub } from '../../src/memory/event-emitter-pubsub.ts';
 import { MemoryLeaseProvider } from '../../src/memory/memory-leases.ts';
 import { RedisBackend } from '../../src/redis/backend.ts';
+import type { RedisBackendOptions } from '../../src/redis/backend.ts';
 import { PubSubMailbox } from '../../src/threads/pubsub-mailbox.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
+import type { RedisCluster } from '../support/redis-cluster.ts';
+import { startRedisSentinels } from '../support/redis-sentinel.ts';
+import type { RedisSentinels } from '../support/redis-sentinel.ts';
 import { startRedis } from '../support/redis-server.ts';
 import type { RedisServer } from '../support/redis-server.ts';
 import type { MakeBackend } from './mailbox.harness.ts';
@@ -38,17 +43,11 @@ describeMailbox('the mailbox on a custom backend', onPubSub(() => new SmallPubSu
 describeMailbox('the mailbox on the embedded backend', onPubSub(() => new EventEmitterPubSub()));
 describeMailbox("the mailbox on the peer's in-process backend", onPubSub(() => new PeerPubSub()));
 
-describe('with a Redis', () => {
-  let server: RedisServer;
-
-  beforeAll(async () => {
-    server = await startRedis();
-  });
-  afterAll(() => server.stop());
-
-  describeMailbox('the mailbox on Redis', async (instanceIds, limits) => {
+/** Several instances, each with connections of its own. */
+function onRedis(source: () => RedisBackendOptions['source']): MakeBackend {
+  return async (instanceIds, limits) => {
     const keyPrefix = `contract-${randomUUID()}`;
-    const backends = instanceIds.map(() => new RedisBackend({ source: { url: server.url }, keyPrefix, limits }));
+    const backends = instanceIds.map(() => new RedisBackend({ source: source(), keyPrefix, limits }));
     await Promise.all(backends.map(backend => backend.connect()));
     const [first] = backends;
     if (!first) throw new Error('no instance');
@@ -59,5 +58,39 @@ describe('with a Redis', () => {
         await Promise.all(backends.map(backend => backend.close(1000)));
       },
     };
+  };
+}
+
+describe('with a Redis', () => {
+  let server: RedisServer;
+
+  beforeAll(async () => {
+    server = await startRedis();
   });
+  afterAll(() => server.stop());
+
+  describeMailbox('the mailbox on Redis', onRedis(() => ({ url: server.url })));
+});
+
+describe('with Sentinels', () => {
+  let sentinels: RedisSentinels;
+
+  beforeAll(async () => {
+    sentinels = await startRedisSentinels(1);
+  });
+  afterAll(() => sentinels.stop());
+
+  const source = () => ({ redisOptions: { sentinels: sentinels.sentinels, name: sentinels.name } });
+  describeMailbox('the mailbox on Redis behind Sentinels', onRedis(source));
+});
+
+describe('with a Cluster', () => {
+  let cluster: RedisCluster;
+
+  beforeAll(async () => {
+    cluster = await startRedisCluster(3);
+  });
+  afterAll(() => cluster.stop());
+
+  describeMailbox('the mailbox on a Redis Cluster', onRedis(() => ({ cluster: { nodes: cluster.seeds } })));
 });

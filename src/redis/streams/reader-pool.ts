@@ -1,15 +1,15 @@
 /** One reader per Redis node that holds our streams: one in all on a standalone server or behind Sentinel. */
 
-import { Redis } from 'ioredis';
-import type { Cluster, RedisOptions } from 'ioredis';
+import type { Redis, RedisOptions } from 'ioredis';
 
 import type { Clock, Timer } from '../../core/clock.ts';
 import type { Logger } from '../../core/logger.ts';
-import type { RedisConnector } from '../connection.ts';
+import { nodeServing } from '../cluster-nodes.ts';
+import type { ServingNode } from '../cluster-nodes.ts';
+import type { ConnectionRole, RedisConnector } from '../connection.ts';
 import type { Feed } from './feed.ts';
 import type { GroupFeed } from './group-feed.ts';
 import type { GroupCommands } from './group-commands.ts';
-import { keySlot } from './key-slot.ts';
 import type { MainConnection } from './main-connection.ts';
 import { NodeReader } from './node-reader.ts';
 import type { StreamsSettings } from './options.ts';
@@ -24,7 +24,7 @@ export interface ReaderPoolOptions {
   readonly logger: Logger;
 }
 
-const readerOptions: RedisOptions = {
+const connectionOptions: RedisOptions = {
   // Commands of a connection that went are not sent again: the reader looks at what was lost and reads anew.
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
@@ -32,7 +32,6 @@ const readerOptions: RedisOptions = {
   // RESP2 frames of these replies are smaller and cheaper to read.
   protocol: 2,
 };
-const bellOptions: RedisOptions = { ...readerOptions, autoResubscribe: false };
 /** How long after "moved" the map of slots is asked for again, when the first answer did not have the stream. */
 const rehomeDelayMs = 100;
 
@@ -82,21 +81,19 @@ export class ReaderPool {
   }
 
   #readerOf(feed: Feed): NodeReader | undefined {
-    const { client } = this.#options.main;
-    if (!('slots' in client)) return this.#reader('redis', 'reader-pool', () => this.#openStandalone());
-    const node = client.slots[keySlot(feed.key)]?.[0];
-    const found = node === undefined ? undefined : masterAt(client, node);
-    if (node === undefined || !found) return undefined;
-    return this.#reader(node, node, () => this.#openNode(found));
+    const node = nodeServing(this.#options.main.client, feed.key);
+    return node && this.#reader(node);
   }
 
-  #reader(key: string, name: string, open: () => { reader: Redis; bell: Redis }): NodeReader {
-    const known = this.#readers.get(key);
+  #reader({ name, at }: ServingNode): NodeReader {
+    const known = this.#readers.get(name);
     if (known) return known;
-    const { settings, commands, returned, clock, logger, main } = this.#options;
+    const { connector, settings, commands, returned, clock, logger, main } = this.#options;
+    const open = (role: ConnectionRole) =>
+      at ? connector.openAt(at, role, connectionOptions) : (connector.open(role, connectionOptions) as Redis);
     const reader = new NodeReader({
-      name,
-      open,
+      name: at ? name : 'reader-pool',
+      open: () => ({ reader: open('reader'), bell: open('subscriber') }),
       cluster: 'slots' in main.client,
       settings,
       commands,
@@ -106,33 +103,8 @@ export class ReaderPool {
       logger,
       moved: feed => this.#moved(feed),
     });
-    this.#readers.set(key, reader);
+    this.#readers.set(name, reader);
     return reader;
-  }
-
-  #openStandalone(): { reader: Redis; bell: Redis } {
-    const { connector } = this.#options;
-    return {
-      reader: connector.open('reader', readerOptions) as Redis,
-      bell: connector.open('subscriber', bellOptions) as Redis,
-    };
-  }
-
-  #openNode(node: Redis): { reader: Redis; bell: Redis } {
-    const { logger } = this.#options;
-    const open = (options: RedisOptions, role: string) => {
-      const connection = new Redis({
-        ...node.options,
-        ...options,
-        readOnly: false,
-        lazyConnect: true,
-        connectionName: `signals-runtime-${role}`,
-        retryStrategy: attempt => Math.min(2000, 50 * 2 ** Math.min(attempt, 6)),
-      });
-      connection.on('error', (error: Error) => logger.debug('redis connection failed', { role, error: error.message }));
-      return connection;
-    };
-    return { reader: open(readerOptions, 'reader'), bell: open(bellOptions, 'subscriber') };
   }
 
   #moved(feed: Feed): void {
@@ -176,8 +148,4 @@ export class ReaderPool {
     for (const reader of this.#readers.values()) if (feed.reader === reader) reader.remove(feed);
     target.take(feed);
   }
-}
-
-function masterAt(cluster: Cluster, key: string): Redis | undefined {
-  return cluster.nodes('master').find(node => `${node.options.host}:${node.options.port}` === key);
 }

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { keySlot } from '../../../src/redis/streams/key-slot.ts';
+import { keySlot } from '../../../src/redis/key-slot.ts';
 import { compareIds, idBefore } from '../../../src/redis/streams/stream-id.ts';
 
 const part = fc.bigInt(0n, 2n ** 64n - 1n);
