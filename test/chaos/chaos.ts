@@ -23,7 +23,6 @@ import { seededRandom } from './random.ts';
 import type { Random } from './random.ts';
 import { findLost } from './signals.ts';
 import { watchForStalls, watchRedis } from './stalls.ts';
-import { promisedTakeoverMs } from './takeover.ts';
 
 /** From the last fault until everything must be at rest: a drain, a start, the longest reconnect, the last signals. */
 const restLimitMs = 60_000;
@@ -45,7 +44,7 @@ export async function runChaos(options: ChaosOptions, say: (text: string) => voi
     const stressed = await stress(options, fleet, notes, say);
     say('no more faults: waiting until every accepted signal has run');
     const history = await comeToRest(options, fleet, notes, stressed);
-    return { verdict: judge(history, promisedTakeoverMs(options)), history, logs: fleet.pods.flatMap(pod => pod.logs()) };
+    return { verdict: judge(history, options.ttlMs), history, logs: fleet.pods.flatMap(pod => pod.logs()) };
   } finally {
     notes.close();
     await fleet.stop();

@@ -28,8 +28,8 @@ export interface Verdict {
   readonly takeoverMaxMs: number;
 }
 
-/** `promisedTakeoverMs`: within which a thread whose owner died must be run again, where nothing else goes wrong. Default: any time. */
-export function judge(history: History, promisedTakeoverMs = Infinity): Verdict {
+/** `ttlMs`: of the leases, for judging takeovers. Default: they are not judged. */
+export function judge(history: History, ttlMs = Infinity): Verdict {
   const { notes, acceptances, faults, leftovers } = history;
   return {
     accepted: acceptances.length,
@@ -41,7 +41,7 @@ export function judge(history: History, promisedTakeoverMs = Infinity): Verdict 
       ...checkRepeats(history),
       ...checkWithdrawals(history),
       ...checkOutput(history.output),
-      ...checkTakeovers(history, promisedTakeoverMs),
+      ...checkTakeovers(history, { ttlMs }),
       ...leftovers.map(key => ({ rule: 'an idle thread left something behind', thread: key, records: [key] })),
     ],
     lost: findLost(history),

@@ -23,13 +23,12 @@ export interface Takeover {
 }
 
 /**
- * A dead owner's lease has at most its TTL to go, and then a sweep finds the thread: each begins at most an interval and its
- * jitter of a tenth after the one before has ended. What the steps themselves take (a look at all partitions, a claim, a take, the
- * agent's first note, on pods that share the processors with all others) is allowed a second; longer stalls are told, and
- * taken off.
+ * A dead owner's lease has at most its TTL to go, and then a sweep finds the thread: each begins at most an interval and its jitter
+ * of a tenth after the one before has ended. What the steps themselves take (a look at all partitions, a claim, a take, the
+ * agent's first note, on pods that share the processors with all others) is allowed a second; longer stalls are told.
  */
-export function promisedTakeoverMs({ ttlMs }: Pick<ChaosOptions, 'ttlMs'>): number {
-  return ttlMs + sweepIntervalMs * 1.1 + 1000;
+export function promisedSweepMs(intervalMs: number): number {
+  return intervalMs * 1.1 + 1000;
 }
 
 /** Faults that end an owner at once. After the others it may live on, so that nobody knows from when on it was missing. */
@@ -37,28 +36,48 @@ const deadly: ReadonlySet<string> = new Set(['SIGKILL', 'agent exits', 'agent cr
 /** For how long after a fault pods may still be busy with it: connections come back with a backoff of at most a second. */
 const aftermathMs = 2000;
 
-/** Deaths after which a thread had to wait for longer than was promised. Time in which something else went wrong does not count. */
-export function checkTakeovers(history: History, promisedMs: number): Finding[] {
+interface Span {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+/**
+ * Deaths after which a thread waited although there was a peer that could have taken it: one that nothing was wrong with, for longer
+ * than a sweep takes, after the dead one's lease had ended.
+ */
+export function checkTakeovers(history: History, { ttlMs }: Pick<ChaosOptions, 'ttlMs'>): Finding[] {
+  const faults = [...history.faults, ...history.stalls];
+  const pods = new Set(faults.flatMap(({ pod }) => pod ?? []));
+  const promisedMs = promisedSweepMs(sweepIntervalMs);
   return takeovers(history).flatMap(takeover => {
     const { fault, thread, atMs } = takeover;
     if (!deadly.has(fault.kind)) return [];
-    const others = [...history.faults, ...history.stalls].filter(other => other !== fault);
-    const tookMs = atMs - fault.fromMs - disturbedMs(others, fault.fromMs, atMs);
-    if (tookMs <= promisedMs) return [];
-    const around = others.filter(other => other.fromMs <= atMs && other.toMs + aftermathMs >= fault.fromMs).map(describeFault);
-    return [{ rule: `a takeover took ${Math.round(tookMs)} ms, ${promisedMs} are promised`, thread, records: [describeTakeover(takeover), ...around] }];
+    const others = faults.filter(other => other !== fault);
+    const waits = [...pods].filter(pod => pod !== fault.pod).map(pod => ({
+      pod, waitedMs: longestGapMs({ fromMs: fault.fromMs + ttlMs, toMs: atMs }, others.map(other => troubleFor(pod, other, ttlMs))),
+    }));
+    return waits.filter(({ waitedMs }) => waitedMs > promisedMs).map(({ pod, waitedMs }) => ({
+      rule: `a dead owner's thread was left alone for ${Math.round(waitedMs)} ms by a peer that was well; a sweep takes ${promisedMs} at most`,
+      thread,
+      records: [describeTakeover(takeover), `${pod} was well`, ...others.filter(other => other.toMs > fault.fromMs && other.fromMs < atMs).map(describeFault)],
+    }));
   });
 }
 
-/** How much of the time from `low` to `high` lies in a fault or behind one; faults may overlap. */
-function disturbedMs(faults: readonly Fault[], low: number, high: number): number {
-  let [sum, reached] = [0, low];
-  for (const { fromMs, toMs } of faults.toSorted((a, b) => a.fromMs - b.fromMs)) {
-    const untilMs = Math.min(toMs + aftermathMs, high);
-    sum += Math.max(0, untilMs - Math.max(fromMs, reached));
-    reached = Math.max(reached, untilMs);
+/** When a fault excuses a pod: its own and the store's while they last and a little longer, another's since that may have taken the thread. */
+function troubleFor(pod: string, { fromMs, toMs, ...fault }: Fault, ttlMs: number): Span {
+  if (fault.pod === undefined || fault.pod === pod) return { fromMs, toMs: toMs + aftermathMs };
+  return { fromMs, toMs: Math.max(toMs, fromMs + ttlMs) };
+}
+
+/** The longest time within `span` that none of `covered` touches. */
+function longestGapMs({ fromMs, toMs }: Span, covered: readonly Span[]): number {
+  let [longest, reached] = [0, fromMs];
+  for (const part of covered.toSorted((a, b) => a.fromMs - b.fromMs)) {
+    longest = Math.max(longest, Math.min(part.fromMs, toMs) - reached);
+    reached = Math.max(reached, part.toMs);
   }
-  return sum;
+  return Math.max(longest, toMs - reached);
 }
 
 /**

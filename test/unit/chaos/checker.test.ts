@@ -8,7 +8,7 @@ import { abort, accepted, cancel, fault, history, note, run, stopped } from './b
 const rulesOf = (verdict: Verdict) => verdict.violations.map(({ rule }) => rule);
 
 function judged(facts: Partial<History>): Verdict {
-  const verdict = judge(history(facts), 3000);
+  const verdict = judge(history(facts), 2000);
   expect(isClean(verdict)).toBe(verdict.violations.length + verdict.lost.length + verdict.orderBreaks.length === 0);
   return verdict;
 }
@@ -214,7 +214,7 @@ describe('runs that are stopped', () => {
 
   test('one that goes on after it was stopped is found, where no fault is in the way', () => {
     expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '1')] }))).toEqual(['a run went on after it was stopped']);
-    expect(rulesOf(judged({ notes: late, withdrawals: [abort(4000, '1')] }))).toEqual([]);
+    expect(rulesOf(judged({ notes: late, withdrawals: [abort(4500, '1')] }))).toEqual([]);
     expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '2')] }))).toEqual([]);
     expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '1')], faults: [fault(1600, 1700, 'a')] }))).toEqual([]);
     expect(rulesOf(judged({ notes: late, withdrawals: [abort(1500, '1')], faults: [fault(1600, 1700)] }))).toEqual([]);
@@ -282,13 +282,21 @@ describe('takeover', () => {
     expect(takeoverOf({ notes: whole, acceptances: accepted(['a', 'b']), faults: [fault(1015, 1200, 'a')] })).toBe(0);
   });
 
-  test('one after a death that took longer than was promised is found; time in which something else went wrong is taken off', () => {
+  test('a thread that a peer leaves alone, though nothing is wrong with it, is found', () => {
+    // Its owner died at 1100, so that its lease had ended at 3100; a sweep takes 1550 ms at most.
     const slow = { notes: [...cutShort, ...run('2', 6000, ['a'], { attempt: 2, pod: 'b' })], acceptances: accepted(['a']) };
-    const rules = (...faults: ReturnType<typeof fault>[]) => rulesOf(judged({ ...slow, faults }));
-    expect(rules(fault(1100, 1200, 'a'))).toEqual(['a takeover took 4910 ms, 3000 are promised']);
-    expect(rules({ ...fault(1100, 1200, 'a'), kind: 'network lost' })).toEqual([]);
-    expect(rules(fault(1100, 1200, 'a'), fault(2000, 2500, 'b'))).toEqual([]);
-    expect(rules(fault(1100, 1200, 'a'), fault(1000, 1200, 'b'))).toEqual([]);
-    expect(rules(fault(1100, 1200, 'a'), fault(500, 600, 'b'))).toEqual(['a takeover took 3410 ms, 3000 are promised']);
+    const died = fault(1100, 1200, 'a');
+    const known = fault(100, 200, 'b');
+    const found = (...faults: ReturnType<typeof fault>[]) => rulesOf(judged({ ...slow, faults: [known, ...faults] })).map(rule => /for (\d+) ms/.exec(rule)?.[1]);
+    expect(found(died)).toEqual([`${6010 - 3100}`]);
+    // Whoever was only hit, and did not die, may have gone on.
+    expect(found({ ...died, kind: 'network lost' })).toEqual([]);
+    // The peer itself, or the store, was busy with something else most of the time.
+    expect(found(died, fault(3200, 4000, 'b'))).toEqual([]);
+    expect(found(died, fault(3200, 4000))).toEqual([]);
+    // Another peer may have taken it and have died with it, but not for all of the time.
+    expect(found(died, fault(3200, 3300, 'c'))).toEqual([]);
+    expect(found(died, fault(3200, 3300, 'a'))).toEqual([]);
+    expect(found(died, { ...fault(1300, 1400, 'a'), kind: 'SIGSTOP' })).toEqual([`${6010 - 3300}`]);
   });
 });
