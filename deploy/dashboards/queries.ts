@@ -27,6 +27,11 @@ export function happened(metric: string, matchers = ''): string {
   return `((${now} unless ${now} offset $__rate_interval) or ${increase(metric, matchers)})`;
 }
 
+/** As `quantile`, of what is rare: with the event that a series begins with. */
+export function quantileOfRare(share: number, metric: string): string {
+  return `histogram_quantile(${share}, ${sumBy('le', happened(`${metric}_bucket`))})`;
+}
+
 export function sumBy(labels: string, expression: string): string {
   return labels === '' ? `sum(${expression})` : `sum by (${labels}) (${expression})`;
 }

@@ -1,7 +1,7 @@
 /** Who owns threads, how safely, and why ownership moved. */
 
 import type { BoardSpec } from '../dashboard.ts';
-import { happened, increase, quantile, rate, series, sumBy } from '../queries.ts';
+import { happened, increase, quantile, quantileOfRare, rate, series, sumBy } from '../queries.ts';
 
 const operations = 'signals_lease_operation_duration_seconds';
 const holds = 'signals_lease_hold_duration_seconds';
@@ -116,8 +116,8 @@ export const ownership: BoardSpec = {
           what: 'How long signals waited without an owner until a pod took their thread, by the clock of the store. After a crash up to one sweep interval too much. Not measured by the embedded backend.',
           good: '0 when a drain hands over; after a crash about one sweep interval. The buckets end at 10 s.',
           queries: {
-            'half of them': quantile(0.5, 'signals_lease_handoff_gap_seconds'),
-            '99 %': quantile(0.99, 'signals_lease_handoff_gap_seconds'),
+            'half of them': quantileOfRare(0.5, 'signals_lease_handoff_gap_seconds'),
+            '99 %': quantileOfRare(0.99, 'signals_lease_handoff_gap_seconds'),
           },
           unit: 's',
           traces: { name: 'lease.acquire' },
