@@ -115,7 +115,8 @@ class Answers {
       name: legend.replaceAll(/\{\{(\w+)\}\}/g, (_, label: string) => metric[label] ?? '').trim(),
       points: values.map(([at, value]) => [at, Number(value)]),
     }));
-    // What never happened is no line.
+    // Of several, one that never happened is no line.
+    if (named.length < 2) return named;
     return named.filter(({ points }) => points.some(([, value]) => value > 0)).sort((one, other) => one.name.localeCompare(other.name));
   }
 

@@ -12,6 +12,8 @@ export interface Picture {
   readonly url: string;
   readonly width: number;
   readonly height: number;
+  /** JavaScript, run in the page before its own. */
+  readonly before: string;
   /** JavaScript expressions, run in the page one after the other; each is tried until it is true. */
   readonly steps: readonly string[];
 }
@@ -23,7 +25,7 @@ interface Reply {
 }
 
 /** A PNG. Throws when a step does not become true within 20 s. */
-export async function takePicture({ url, width, height, steps }: Picture): Promise<Buffer> {
+export async function takePicture({ url, width, height, before, steps }: Picture): Promise<Buffer> {
   const directory = mkdtempSync(join(tmpdir(), 'signals-browser-'));
   const child = spawn(
     'chromium',
@@ -36,6 +38,8 @@ export async function takePicture({ url, width, height, steps }: Picture): Promi
     const { sessionId } = await browser.ask('Target.attachToTarget', { targetId, flatten: true });
     const page = (method: string, params: object) => browser.ask(method, params, String(sessionId));
     await page('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: false });
+    await page('Page.enable', {});
+    await page('Page.addScriptToEvaluateOnNewDocument', { source: before });
     await page('Page.navigate', { url });
     for (const step of steps) await untilTrue(step, async () => await page('Runtime.evaluate', { expression: step, returnByValue: true }));
     await sleep(500); // for what moves to come to rest

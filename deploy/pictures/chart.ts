@@ -37,10 +37,10 @@ export function text(x: number, y: number, words: string, style = ''): string {
 
 const fixed = (value: number) => String(Math.round(value * 10) / 10);
 
-export function frame({ x, y, width, height }: Box, title: string): string {
+export function frame({ x, y, width, height }: Box, title: string, size = 12): string {
   return (
     `<rect x="${x}" y="${y}" width="${width}" height="${height}" rx="4" fill="${ink.panel}" stroke="${ink.line}"/>` +
-    text(x + 10, y + 18, title, `font-size="12" font-weight="600"`)
+    text(x + 10, y + 18, title, `font-size="${size}" font-weight="600"`)
   );
 }
 
@@ -54,7 +54,7 @@ export function stat(box: Box, title: string, value: number | undefined, unit: s
   const color = levels[level ?? ''] ?? (value === undefined ? ink.faint : ink.text);
   const shown = value === undefined ? 'none' : format(value, unit);
   const middle = box.x + box.width / 2;
-  return frame(box, title) + text(middle, box.y + box.height / 2 + 20, shown, `font-size="28" font-weight="600" fill="${color}" text-anchor="middle"`);
+  return frame(box, title, title.length > 26 ? 9 : 10) + text(middle, box.y + box.height / 2 + 20, shown, `font-size="28" font-weight="600" fill="${color}" text-anchor="middle"`);
 }
 
 export function lines(box: Box, title: string, unit: string, all: readonly Series[], span: Span, marks: readonly Mark[]): string {
@@ -89,21 +89,25 @@ function line(points: Series['points'], px: (at: number) => number, py: (value: 
   return `<path d="${path}" fill="none" stroke="${color}" stroke-width="1.5" stroke-linejoin="round" stroke-linecap="round"/>`;
 }
 
-/** As many as fit; the largest first. */
+/** With the largest value of each where there is room for that. */
 function legend(box: Box, series: readonly Series[], unit: string): string {
-  let x = box.x + 12;
+  const widthOf = (words: string) => 24 + words.length * 5.4;
+  const room = box.width - 24;
+  const long = series.map(({ name, points }) => `${name} (max ${format(largest(points), unit)})`);
+  const fits = (all: readonly string[]) => all.reduce((sum, words) => sum + widthOf(words), 0) <= room;
+  const shown = fits(long) ? long : series.map(({ name }) => name);
   const y = box.y + box.height - 10;
+  let x = box.x + 12;
   let out = '';
-  for (const [at, { name, points }] of series.entries()) {
-    const most = Math.max(...points.map(([, value]) => value).filter(Number.isFinite));
-    const words = `${name} (max ${format(most, unit)})`;
-    const width = 18 + words.length * 5.6;
-    if (x + width > box.x + box.width) return out + text(x, y, '…', `font-size="10" fill="${ink.faint}"`);
+  for (const [at, words] of shown.entries()) {
+    if (x + widthOf(words) > box.x + box.width) return out + text(x, y - 2, '…', `font-size="10" fill="${ink.faint}"`);
     out += `<rect x="${fixed(x)}" y="${y - 7}" width="9" height="3" fill="${colorOf(at)}"/>` + text(x + 13, y - 2, words, `font-size="10"`);
-    x += width + 6;
+    x += widthOf(words);
   }
   return out;
 }
+
+const largest = (points: Series['points']) => Math.max(...points.map(([, value]) => value).filter(Number.isFinite));
 
 function ticks({ from, to }: Span): number[] {
   const step = [10, 15, 30, 60, 120, 300].find(seconds => (to - from) / seconds <= 6) ?? 600;
@@ -114,10 +118,10 @@ function ticks({ from, to }: Span): number[] {
 export const clock = (at: number) => new Date(at * 1000).toISOString().slice(11, 19);
 
 function niceTop(most: number, unit: string): number {
-  if (unit === 'percentunit' && most > 0.4) return 1;
+  if (unit === 'percentunit' && (most > 0.4 || most === 0)) return 1;
   if (most <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(most));
-  return ([1, 2, 4, 8, 10].find(times => times * power >= most * 1.05) ?? 20) * power;
+  return ([1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10].find(times => times * power >= most * 1.05) ?? 20) * power;
 }
 
 /** Units by Grafana's names. */

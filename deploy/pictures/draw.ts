@@ -51,15 +51,19 @@ async function main(): Promise<void> {
 async function drawTrace({ jaeger }: System, traceId: string): Promise<void> {
   if (!jaeger.hasPage) return console.log('NOT DRAWN: trace.png; JAEGER_UI names no build of Jaeger\'s page');
   await until('the trace is whole', async () => (await jaeger.trace(traceId)).some(({ name }) => name === 'lease.release'));
-  const row = `[...document.querySelectorAll('.span-row')].findLast(row => row.textContent.includes('thread.run'))`;
+  // The second of three: the one that was taken over.
+  const row = `[...document.querySelectorAll('.span-row')].filter(row => row.textContent.includes('thread.run'))[1]`;
   const png = await takePicture({
     url: `${jaeger.url}/trace/${traceId}`,
     width: 1280,
-    height: 860,
+    height: 1270,
+    before: `localStorage.setItem('spanNameColumnWidth', '0.36')`,
     steps: [
       `${row} !== undefined`,
       `(${row}.querySelector('.span-view, .span-name').click(), true)`,
       `document.querySelector('.detail-row') !== null`,
+      `(document.querySelector('.detail-row .AccordianKeyValues--header').click(), true)`,
+      `document.querySelector('.detail-row .KeyValueTable') !== null`,
     ],
   });
   writeFileSync(file('trace.png'), png);

@@ -89,6 +89,31 @@ describe('messaging telemetry', () => {
     expect(late!.links.map(link => link.context.traceId)).toEqual(['0af7651916cd43dd8448eb211c80319c']);
   });
 
+  it('shows what settles entries, together or one by one, as operations of a client that lead to their senders', async () => {
+    const pubsub = fixture.open({ url: server.url });
+    const { callback, events } = recorder();
+    let nacks = 0;
+    await pubsub.subscribe('t', (event, ack, nack) => {
+      if (event.deliveryAttempt === 1 && nacks++ === 0) void nack?.();
+      else void callback(event, ack, nack);
+    }, { group: 'workers' });
+    for (let n = 0; n < 3; n++) await pubsub.publish('t', newEvent(n));
+    await until('all are handled', () => events.length === 3);
+    const settled = () => harness.spans('ack t').reduce((sum, span) => sum + Number(span.attributes['messaging.batch.message_count'] ?? 1), 0);
+    await until('all are settled', () => settled() === 3);
+    const [nack] = harness.spans('nack t');
+    expect(nack?.kind).toBe(SpanKind.CLIENT);
+    expect(nack?.attributes).toMatchObject({
+      'messaging.operation.name': 'nack', 'messaging.operation.type': 'settle', 'messaging.consumer.group.name': 'workers',
+    });
+    const senders = harness.spans('send t').map(span => span.spanContext().spanId);
+    const linked = [...harness.spans('ack t'), nack!].flatMap(span => span.links.map(link => link.context.spanId));
+    expect(new Set(linked)).toEqual(new Set(senders));
+    for (const span of harness.spans('ack t')) expect(parentOf(span)).toBeUndefined();
+    const operations = (await harness.points('messaging.client.operation.duration')).map(({ attributes }) => attributes['messaging.operation.name']);
+    expect(new Set(operations)).toEqual(new Set(['send', 'ack', 'nack']));
+  });
+
   it('shows a handler that fails and a publish that fails as errors', async () => {
     const pubsub = fixture.open({ url: server.url, maxDeliveryAttempts: 1 });
     await pubsub.subscribe('t', () => Promise.reject(new TypeError('no')), { group: 'workers' });

@@ -48,11 +48,14 @@ export class AckSender {
   }
 
   async #sendChunk(chunk: readonly Outgoing[]): Promise<boolean> {
+    const shown = chunk.map(({ feed, batch }) => feed.context.telemetry.settling('ack', feed.topic, feed.group, batch.deliveries));
     try {
       await runScript(this.#reader, this.#call(chunk));
+      for (const end of shown) end();
       for (const { feed, batch } of chunk) feed.settledAt(batch);
       return true;
     } catch (error) {
+      for (const end of shown) end(error);
       for (const { feed, batch } of chunk) {
         if (!isTransient(error)) feed.settledAt(batch);
         else {

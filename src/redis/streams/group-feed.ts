@@ -219,13 +219,16 @@ export class GroupFeed extends Feed {
   }
 
   async nack(delivery: Delivery): Promise<void> {
+    const shown = this.context.telemetry.settling('nack', this.topic, this.group, [delivery]);
     const fields = this.exhausted(delivery) ? [] : retryFields(delivery.decoded, delivery.attempt + 1);
     try {
       const settled = await this.#commands.settle(this, delivery.id, fields);
+      shown();
       if (!settled) {
         this.context.logger.debug('an event was no longer ours to nack', { topic: this.topic, entryId: delivery.id });
       }
     } catch (error) {
+      shown(error);
       this.context.logger.warn('a nack failed; the event stays pending and is reclaimed', {
         topic: this.topic,
         group: this.group,

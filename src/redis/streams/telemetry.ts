@@ -14,6 +14,9 @@ import type { DecodedEntry } from './codec.ts';
 /** A delivery later than this starts a trace of its own: the sender's is over and may have been exported and forgotten. */
 const promptMs = 30_000;
 
+/** Senders that one span of settling leads to: the specification's own limit is twice as many. */
+const maxLinks = 64;
+
 const system = { 'messaging.system.name': 'redis_streams' };
 
 export interface ReaderProgress {
@@ -103,6 +106,28 @@ export class StreamTelemetry {
     });
   }
 
+  /**
+   * Before entries of a topic are acked or nacked, all that go in one command. Answers what to call when the server has answered, or
+   * has not. A root: acks of many handlers go together, and none of them is the reason.
+   */
+  settling(operation: 'ack' | 'nack', topic: string, group: string, entries: readonly { decoded: DecodedEntry }[]): (error?: unknown) => void {
+    const startedMs = performance.now();
+    const span = this.#tracer.startSpan(`${operation} ${topic}`, { kind: SpanKind.CLIENT }, ROOT_CONTEXT);
+    if (span.isRecording()) {
+      span.setAttributes(settleAttributes(operation, topic, group, entries));
+      span.addLinks(entries.slice(0, maxLinks).flatMap(({ decoded }) => linkTo(decoded.trace)));
+    }
+    return error => {
+      const attributes: Attributes = { ...system, 'messaging.operation.name': operation, 'messaging.operation.type': 'settle' };
+      if (error !== undefined) {
+        attributes['error.type'] = errorType(error);
+        span.setStatus({ code: SpanStatusCode.ERROR, message: errorMessage(error) });
+      }
+      span.end();
+      this.#operation.record((performance.now() - startedMs) / 1000, attributes);
+    };
+  }
+
   dropped(count = 1): void {
     this.#deadLetters.add(count);
   }
@@ -161,6 +186,25 @@ function processAttributes(topic: string, group: string | undefined, event: Even
     'signals.delivery.attempt': attempt,
     ...(group === undefined ? {} : { 'messaging.consumer.group.name': group }),
   };
+}
+
+function settleAttributes(operation: string, topic: string, group: string, entries: readonly { decoded: DecodedEntry }[]): Attributes {
+  const [only] = entries;
+  return {
+    ...system,
+    'messaging.operation.name': operation,
+    'messaging.operation.type': 'settle',
+    'messaging.destination.name': topic,
+    'messaging.consumer.group.name': group,
+    ...(entries.length === 1 && only
+      ? { 'messaging.message.id': only.decoded.event.id }
+      : { 'messaging.batch.message_count': entries.length }),
+  };
+}
+
+function linkTo(carrier: TraceCarrier | undefined): Link[] {
+  const sender = carrier && trace.getSpanContext(propagation.extract(ROOT_CONTEXT, carrier));
+  return sender ? [{ context: sender }] : [];
 }
 
 function createdMs(event: Event): number {
