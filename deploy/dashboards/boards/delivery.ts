@@ -4,7 +4,8 @@ import type { BoardSpec } from '../dashboard.ts';
 import { increase, orZero, quantile, rate, series, sumBy } from '../queries.ts';
 
 const runs = 'signals_run_duration_seconds';
-const sending = 'messaging_client_operation_duration_seconds';
+/** By name: `send`, `ack`, `nack`. */
+const operation = 'messaging_client_operation_duration_seconds';
 const processing = 'messaging_process_duration_seconds';
 
 export const delivery: BoardSpec = {
@@ -100,16 +101,16 @@ export const delivery: BoardSpec = {
           unit: 'ops',
         },
         {
-          title: 'Duration of sending and of handling, 99 %',
-          good: 'sending: milliseconds. Handling: what your handlers take.',
-          queries: { sending: quantile(0.99, sending), handling: quantile(0.99, processing) },
+          title: 'Duration of sending, handling and settling, 99 %',
+          good: '`send`, `ack`, `nack`: milliseconds. Handling: what your handlers take.',
+          queries: { '{{messaging_operation_name}}': quantile(0.99, operation, 'messaging_operation_name'), handling: quantile(0.99, processing) },
           unit: 's',
         },
         {
-          title: 'Sends and handlers that failed',
-          good: 'nothing. A handler that fails is given its event again.',
+          title: 'Sends, handlers and acks that failed',
+          good: 'nothing. A handler that fails is given its event again, and so is one whose ack fails.',
           queries: {
-            'sending {{error_type}}': sumBy('error_type', rate(`${sending}_count`, 'error_type!=""')),
+            '{{messaging_operation_name}} {{error_type}}': sumBy('messaging_operation_name, error_type', rate(`${operation}_count`, 'error_type!=""')),
             'handling {{error_type}}': sumBy('error_type', rate(`${processing}_count`, 'error_type!=""')),
           },
           unit: 'ops',
