@@ -5,7 +5,9 @@ import type { LeaseProvider } from './contracts/lease-provider.ts';
 import type { MailboxOperations } from './contracts/mailbox-operations.ts';
 import type { ClosablePubSub, PubSub } from './contracts/pubsub.ts';
 import type { ThreadMailbox } from './contracts/thread-mailbox.ts';
+import { systemClock } from './core/clock.ts';
 import type { Logger } from './core/logger.ts';
+import { withLimit } from './core/waits.ts';
 import { EventEmitterPubSub } from './memory/event-emitter-pubsub.ts';
 import { MemoryLeaseProvider } from './memory/memory-leases.ts';
 import { RedisBackend } from './redis/backend.ts';
@@ -21,6 +23,7 @@ export interface Backend {
   readonly reachable: boolean;
   /** Resolves when it can be used; tries for as long as that takes. */
   connect(): Promise<void>;
+  /** Settles within `limitMs`, give or take. */
   close(limitMs: number): Promise<void>;
 }
 
@@ -72,9 +75,9 @@ function onPubSub(
     operations: mailbox.operations,
     reachable: true,
     connect: () => Promise.resolve(),
-    async close() {
-      await mailbox.close();
-      await (pubsub as Partial<ClosablePubSub>).close?.();
+    async close(limitMs) {
+      const closed = mailbox.close().then(() => (pubsub as Partial<ClosablePubSub>).close?.());
+      await withLimit(systemClock, limitMs, 'the end of the backend', closed);
     },
   };
 }

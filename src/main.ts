@@ -38,7 +38,8 @@ async function run(): Promise<void> {
   const instanceId = newInstanceId(settings.instanceName);
   const { hashIds = false } = parseTraceSettings(environment);
   const logger = createLogger({ level: settings.logLevel, base: { instance: instanceId, version }, hashIds });
-  const leaseSettings = new SettingsStore({ logger });
+  const leaseSettings = new SettingsStore({ logger, limits: settings });
+  leaseSettings.onChange(({ values }) => logger.setLevel(values.logLevel));
   const { status, problems } = leaseSettings.apply('environment', environment);
   if (status === 'rejected') {
     throw new SignalsError('SIG_SETTINGS_INVALID', problems.map(formatProblem).join('\n'));

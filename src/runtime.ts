@@ -16,7 +16,7 @@ import type { PubSub } from './contracts/pubsub.ts';
 import { systemClock } from './core/clock.ts';
 import { errorMessage } from './core/errors.ts';
 import type { Logger } from './core/logger.ts';
-import { sleep } from './core/waits.ts';
+import { sleep, withLimit } from './core/waits.ts';
 import { createApp, createMetricsApp } from './http/app.ts';
 import type { HealthReport, HealthView, InstanceReport, OperatorView } from './http/ports.ts';
 import { listen } from './http/server.ts';
@@ -26,6 +26,7 @@ import { LeaseKeeper } from './leases/lease-keeper.ts';
 import { Lifecycle, reloadSettings, reportingMailbox, reportingObserver, watchStore } from './lifecycle.ts';
 import type { ProcessSettings } from './settings/process-settings.ts';
 import type { SettingsStore } from './settings/settings-store.ts';
+import { stopLimits } from './settings/stop-limits.ts';
 import { settingsReport } from './http/settings-report.ts';
 import { Instrumentation } from './telemetry/instrumentation.ts';
 import { instrumentLeases } from './telemetry/instrumented-leases.ts';
@@ -52,9 +53,6 @@ export interface RuntimeOptions {
 }
 
 export type RuntimeState = 'starting' | 'ready' | 'draining' | 'stopped';
-
-/** Limits of the last steps of a stop. Each is there so that nothing can hold up the exit. */
-const stopLimits = { agentsMs: 5000, requestsMs: 2000, telemetryMs: 3000, storeMs: 2000, kubernetesMs: 1000 };
 
 /** How long a start waits for the ConfigMaps; after that it goes on with what the environment says. */
 const settingsReadMs = 5000;
@@ -179,14 +177,17 @@ export class Runtime {
     this.#lifecycle.happened({ type: 'drain_started', ownedThreads: this.#owned.size, timeoutMs: drainTimeoutMs });
     // First nothing more is taken; those who still send here for a moment are served.
     const drained = observeDrain(this.#instrumentation, () => this.#owned.drain(drainTimeoutMs, stopLimits.agentsMs));
-    await this.#step('sweeps', () => this.#sweeper.stop());
+    await this.#step('sweeps', () => withLimit(systemClock, stopLimits.sweepsMs, 'the sweep', this.#sweeper.stop()));
     await sleep(systemClock, settings.drainDelayMs);
     const { stopped, abandoned } = await drained;
     logger.info('drained', { stopped, abandoned });
     this.#lifecycle.happened({ type: 'drain_ended', stopped, abandoned });
     await this.#step('ports', () => Promise.all(this.#ports.map(port => port.close(stopLimits.requestsMs))));
     this.#keeper.close();
-    await this.#step('closers', () => Promise.allSettled(this.#closers.reverse().map(close => close())));
+    await this.#step('closers', () => {
+      const closed = Promise.allSettled(this.#closers.reverse().map(close => close()));
+      return withLimit(systemClock, stopLimits.closersMs, 'what was started beside', closed);
+    });
     await this.#step('store', () => this.#backend.close(stopLimits.storeMs));
     this.#state = 'stopped';
     logger.info('stopped');

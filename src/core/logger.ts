@@ -1,3 +1,6 @@
+export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+export type LogLevel = (typeof logLevels)[number];
+
 /** What this project asks of a logger: a constant message and fields. pino fits as it is through an adapter. */
 export interface Logger {
   debug(message: string, fields?: LogFields): void;

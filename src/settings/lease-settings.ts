@@ -1,14 +1,16 @@
 /**
- * The settings that change while the process runs: `MASTRA_AGENT_THREAD_LEASE_*`, parsed and cross-checked as a whole. The
- * result is the whole set or all that is wrong with it, never a mixture (C1).
+ * The settings that change while the process runs: `MASTRA_AGENT_THREAD_LEASE_*` and the log level, parsed and cross-checked as a
+ * whole. The result is the whole set or all that is wrong with it, never a mixture (C1).
  */
 
+import { logLevels } from '../core/logger.ts';
+import type { LogLevel } from '../core/logger.ts';
 import { problem } from './problems.ts';
 import type { SettingsProblem } from './problems.ts';
 import { describeRange, parseWholeNumber } from './whole-number.ts';
 import type { WholeNumberRange } from './whole-number.ts';
 
-/** All in milliseconds. */
+/** Times in milliseconds. */
 export interface LeaseSettingsSet {
   readonly ttlMs: number;
   readonly renewIntervalMs: number;
@@ -17,6 +19,13 @@ export interface LeaseSettingsSet {
   readonly sweepIntervalMs: number;
   /** How long a drain may let runs finish. */
   readonly drainTimeoutMs: number;
+  readonly logLevel: LogLevel;
+}
+
+/** What the process knows and the settings must fit. */
+export interface LeaseSettingsLimits {
+  /** The longest drain that ends before SIGKILL; absent: not known. */
+  readonly maxDrainTimeoutMs?: number;
 }
 
 export type LeaseSetting = keyof LeaseSettingsSet;
@@ -35,6 +44,7 @@ export const leaseVariables: Readonly<Record<LeaseSetting, string>> = {
   driftMs: `${leaseVariablePrefix}DRIFT_MS`,
   sweepIntervalMs: `${leaseVariablePrefix}SWEEP_INTERVAL_MS`,
   drainTimeoutMs: `${leaseVariablePrefix}DRAIN_TIMEOUT_MS`,
+  logLevel: 'LOG_LEVEL',
 };
 
 export const leaseSettingNames = Object.keys(leaseVariables) as readonly LeaseSetting[];
@@ -74,8 +84,14 @@ function driftRule(ttlMs: number): Rule {
   };
 }
 
+function drainTimeoutRule(limitMs: number | undefined): Rule {
+  const { range, fallback } = fixedRules.drainTimeoutMs;
+  if (limitMs === undefined || limitMs >= range.max) return fixedRules.drainTimeoutMs;
+  return { range: { ...range, max: limitMs }, fallback: Math.min(fallback, limitMs), because: 'what TERMINATION_GRACE_MS leaves for it' };
+}
+
 /** Absent means default; empty is refused. Variables of other names are not looked at. Never throws. */
-export function parseLeaseSettings(values: SettingValues): LeaseSettingsResult {
+export function parseLeaseSettings(values: SettingValues, limits: LeaseSettingsLimits = {}): LeaseSettingsResult {
   const problems: SettingsProblem[] = [];
   const read = (name: LeaseSetting, rule: Rule): number => {
     const text: unknown = values[leaseVariables[name]];
@@ -92,9 +108,18 @@ export function parseLeaseSettings(values: SettingValues): LeaseSettingsResult {
     renewIntervalMs: read('renewIntervalMs', renewIntervalRule(boundingTtlMs)),
     driftMs: read('driftMs', driftRule(boundingTtlMs)),
     sweepIntervalMs: read('sweepIntervalMs', fixedRules.sweepIntervalMs),
-    drainTimeoutMs: read('drainTimeoutMs', fixedRules.drainTimeoutMs),
+    drainTimeoutMs: read('drainTimeoutMs', drainTimeoutRule(limits.maxDrainTimeoutMs)),
+    logLevel: readLogLevel(values, problems),
   };
   return problems.length > 0 ? { ok: false, problems } : { ok: true, settings: Object.freeze(settings) };
+}
+
+function readLogLevel(values: SettingValues, problems: SettingsProblem[]): LogLevel {
+  const text: unknown = values[leaseVariables.logLevel];
+  if (text === undefined) return 'info';
+  const level = logLevels.find(known => typeof text === 'string' && known === text.trim());
+  if (level === undefined) problems.push(problem(leaseVariables.logLevel, shown(text), `one of ${logLevels.join(', ')}`));
+  return level ?? 'info';
 }
 
 /** Names with our prefix that mean nothing: most likely a typing error that would otherwise pass in silence. */
@@ -105,7 +130,10 @@ export function unknownLeaseVariables(values: SettingValues): string[] {
 
 function refusal(name: LeaseSetting, text: unknown, rule: Rule): SettingsProblem {
   const allowed = describeRange(rule.range, 'milliseconds');
-  // `String` would throw on an object without a prototype, and only a broken source gives anything but text.
-  const shown = typeof text === 'string' ? text : `(${typeof text})`;
-  return problem(leaseVariables[name], shown, rule.because === undefined ? allowed : `${allowed} (${rule.because})`);
+  return problem(leaseVariables[name], shown(text), rule.because === undefined ? allowed : `${allowed} (${rule.because})`);
+}
+
+/** `String` would throw on an object without a prototype, and only a broken source gives anything but text. */
+function shown(text: unknown): string {
+  return typeof text === 'string' ? text : `(${typeof text})`;
 }

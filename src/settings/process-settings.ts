@@ -6,6 +6,8 @@
 import { hostname } from 'node:os';
 
 import type { MailboxLimits } from '../contracts/thread-mailbox.ts';
+import { logLevels } from '../core/logger.ts';
+import type { LogLevel } from '../core/logger.ts';
 import { EnvironmentReader, parseList } from './environment.ts';
 import type { TextRule } from './environment.ts';
 import { readKubernetes } from './kubernetes-settings.ts';
@@ -14,10 +16,7 @@ import type { SettingValues } from './lease-settings.ts';
 import { maskAddress } from './problems.ts';
 import { readRedisAddress } from './redis-settings.ts';
 import type { RedisAddress } from './redis-settings.ts';
-
-const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
-
-export type LogLevel = (typeof logLevels)[number];
+import { graceMarginMs, lastStepsMs } from './stop-limits.ts';
 
 export interface RemoteAgent {
   readonly id: string;
@@ -38,6 +37,7 @@ export interface ProcessSettings {
   readonly redisReplicaAcks: number;
   /** The pod. An instance's id is this and a nonce that is made at start. */
   readonly instanceName: string;
+  /** Until the lease settings, which have it too and change later. */
   readonly logLevel: LogLevel;
   /** Path of a module with agents. */
   readonly agentModule?: string;
@@ -49,6 +49,8 @@ export interface ProcessSettings {
   readonly maxRuns: number;
   /** How long a draining instance goes on serving before it stops its listeners. */
   readonly drainDelayMs: number;
+  /** The longest drain that ends before SIGKILL, where it is known when that comes. */
+  readonly maxDrainTimeoutMs?: number;
   readonly mailbox: MailboxLimits;
   readonly kubernetes: KubernetesSettings;
 }
@@ -65,6 +67,8 @@ export function parseProcessSettings(values: SettingValues, machineName: string 
   const redis = readRedisAddress(env);
   const backendModule = env.optional('BACKEND_MODULE', pathRule);
   const agentModule = env.optional('AGENT_MODULE', pathRule);
+  const drainDelayMs = env.number('DRAIN_DELAY_MS', 0, { min: 0, max: 300_000 }, 'milliseconds');
+  const maxDrainTimeoutMs = readDrainLimit(env, drainDelayMs);
   const settings: ProcessSettings = {
     host: env.text('HOST', '0.0.0.0', hostRule),
     port: env.number('PORT', 8080, { min: 0, max: 65_535 }),
@@ -80,7 +84,8 @@ export function parseProcessSettings(values: SettingValues, machineName: string 
     authTokens: env.text<readonly string[]>('AUTH_TOKENS', [], tokensRule),
     bodyLimitBytes: env.number('BODY_LIMIT_BYTES', mib, { min: kib, max: 64 * mib }, 'bytes'),
     maxRuns: env.number('MAX_RUNS', 1000, { min: 1, max: 1_000_000 }, 'runs'),
-    drainDelayMs: env.number('DRAIN_DELAY_MS', 0, { min: 0, max: 300_000 }, 'milliseconds'),
+    drainDelayMs,
+    ...(maxDrainTimeoutMs !== undefined && { maxDrainTimeoutMs }),
     mailbox: readMailboxLimits(env),
     kubernetes: readKubernetes(env),
   };
@@ -90,6 +95,14 @@ export function parseProcessSettings(values: SettingValues, machineName: string 
   }
   env.finish();
   return settings;
+}
+
+/** Of the time between SIGTERM and SIGKILL, what serving on and the last steps of a stop leave. */
+function readDrainLimit(env: EnvironmentReader, drainDelayMs: number): number | undefined {
+  const variable = 'TERMINATION_GRACE_MS';
+  if (!env.has(variable)) return undefined;
+  const taken = drainDelayMs + lastStepsMs + graceMarginMs;
+  return env.number(variable, taken + 1, { min: taken + 1, max: 86_400_000 }, 'milliseconds') - taken;
 }
 
 function readMailboxLimits(env: EnvironmentReader): MailboxLimits {

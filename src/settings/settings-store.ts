@@ -12,7 +12,7 @@ import { errorMessage } from '../core/errors.ts';
 import { silentLogger } from '../core/logger.ts';
 import type { Logger } from '../core/logger.ts';
 import { leaseSettingNames, leaseVariables, parseLeaseSettings, unknownLeaseVariables } from './lease-settings.ts';
-import type { LeaseSetting, LeaseSettingsSet, SettingValues } from './lease-settings.ts';
+import type { LeaseSetting, LeaseSettingsLimits, LeaseSettingsSet, SettingValues } from './lease-settings.ts';
 import { formatProblem } from './problems.ts';
 import type { SettingsProblem } from './problems.ts';
 
@@ -55,6 +55,7 @@ export type SettingsListener = (settings: EffectiveSettings) => void;
 export interface SettingsStoreOptions {
   clock?: Clock;
   logger?: Logger;
+  limits?: LeaseSettingsLimits;
 }
 
 type SourceValues = Readonly<Record<SettingsSource, SettingValues>>;
@@ -64,6 +65,7 @@ const nothing: SourceValues = { tuning: {}, chart: {}, environment: {} };
 export class SettingsStore {
   readonly #clock: Clock;
   readonly #logger: Logger;
+  readonly #limits: LeaseSettingsLimits;
   readonly #listeners = new Set<SettingsListener>();
   /** What each source says now. */
   #newest = nothing;
@@ -76,6 +78,7 @@ export class SettingsStore {
   constructor(options: SettingsStoreOptions = {}) {
     this.#clock = options.clock ?? systemClock;
     this.#logger = options.logger ?? silentLogger;
+    this.#limits = options.limits ?? {};
     const defaults = parseLeaseSettings({});
     if (!defaults.ok) throw new TypeError('the default settings break their own rules');
     const sources = sourcesOf(nothing);
@@ -99,11 +102,11 @@ export class SettingsStore {
     const unknown = unknownLeaseVariables(values);
     if (unknown.length > 0) this.#logger.warn('unknown settings are ignored', { source, unknown });
 
-    const whole = parseLeaseSettings(merged(this.#newest));
+    const whole = parseLeaseSettings(merged(this.#newest), this.#limits);
     if (whole.ok) return { status: this.#accept(this.#newest, whole.settings), problems: [], unknown };
     // What another source holds wrongly must not keep this one from being heard.
     const candidate = { ...this.#accepted, [source]: own };
-    const alone = parseLeaseSettings(merged(candidate));
+    const alone = parseLeaseSettings(merged(candidate), this.#limits);
     if (alone.ok) return { status: this.#accept(candidate, alone.settings), problems: [], unknown };
     this.#refuse(source, alone.problems);
     return { status: 'rejected', problems: alone.problems, unknown };
@@ -180,5 +183,6 @@ function sourcesOf(values: SourceValues): Readonly<Record<LeaseSetting, ValueSou
     driftMs: of('driftMs'),
     sweepIntervalMs: of('sweepIntervalMs'),
     drainTimeoutMs: of('drainTimeoutMs'),
+    logLevel: of('logLevel'),
   });
 }

@@ -4,12 +4,10 @@ import { trace } from '@opentelemetry/api';
 import { pino } from 'pino';
 
 import { invalidOption } from '../core/errors.ts';
-import type { LogFields, Logger } from '../core/logger.ts';
+import { logLevels } from '../core/logger.ts';
+import type { LogFields, Logger, LogLevel } from '../core/logger.ts';
 import { redacted } from './redaction.ts';
 import { ShownIds } from './shown-ids.ts';
-
-export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
-export type LogLevel = (typeof logLevels)[number];
 
 export interface LoggerOptions {
   readonly level: string;

@@ -1,6 +1,7 @@
 /** One namespace that enforces `restricted`, with a store, and the chart in it: what most scenarios begin with. */
 
 import { readFileSync } from 'node:fs';
+import { stripTypeScriptTypes } from 'node:module';
 import { join } from 'node:path';
 
 import { until } from '../support/until.ts';
@@ -40,7 +41,7 @@ export function workerValues(more: object = {}): object {
   return {
     image: imageValues(images.runtime),
     redis: { mode: 'standalone', url: 'redis://redis:6379', auth: { existingSecret: secretName } },
-    agents: { module: { source: readFileSync(join(import.meta.dirname, 'worker-agent.mjs'), 'utf8') } },
+    agents: { module: { source: stripTypeScriptTypes(readFileSync(join(import.meta.dirname, 'worker-agent.ts'), 'utf8')) } },
     extraEnv: [{ name: 'NOTES_URL', value: `redis://:${password}@notes:6379` }],
     ...more,
   };

@@ -88,11 +88,12 @@ export async function sendOne(
   const id = `${thread}/${sender}/${order}`;
   const signal = { id, type: 'user' as const, contents };
   to.pending.add(id);
+  const fromMs = Date.now();
   for (let tries = 1; ; tries++) {
     try {
       const answer = (await agent.sendSignal({ signal, resourceId, threadId: thread })) as { runId: string; action?: string };
       const { runId, action = '' } = answer;
-      to.acceptances.push({ id, thread, sender, order, agent: worker, turn: 'current', action, runId, tries, atMs: Date.now() });
+      to.acceptances.push({ id, thread, sender, order, agent: worker, turn: 'current', action, runId, tries, fromMs, atMs: Date.now() });
       to.pending.delete(id);
       return;
     } catch (error) {

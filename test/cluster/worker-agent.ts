@@ -1,18 +1,26 @@
 /**
- * The agent of the scenarios, as a user's module in a ConfigMap: works for as long as each signal says (`work <ms>`), and notes in a Redis
- * of its own what it did, in the form in which test/chaos judges it. It looks at its abort signal in the same breath as it acts.
+ * The agent of the scenarios, a user's module in a ConfigMap (without its types): works for as long as each signal says (`work <ms>`), and
+ * notes in a Redis of its own what it did, in the form in which test/chaos judges it. It looks at its abort signal in the same breath as
+ * it acts.
  */
 
 import { createRequire } from 'node:module';
 
-const { Redis } = createRequire('/app/package.json')('ioredis');
-const pod = process.env.POD_NAME;
+import type { Redis as RedisClient } from 'ioredis';
+
+import type { AgentRun, Chunk } from '../../src/contracts/agent.ts';
+import type { Signal } from '../../src/contracts/signal.ts';
+import type { Given, Note } from '../chaos/history.ts';
+
+// The module is alone in its directory; the runtime's own dependencies are in its image.
+const { Redis } = createRequire('/app/package.json')('ioredis') as { Redis: typeof RedisClient };
+const pod = process.env['POD_NAME'] ?? '';
 
 // Connected before the first run, and never queueing: a note must leave when it is made.
-const redis = new Redis(process.env.NOTES_URL, { lazyConnect: true, enableOfflineQueue: false });
+const redis = new Redis(process.env['NOTES_URL'] ?? '', { lazyConnect: true, enableOfflineQueue: false });
 await redis.connect();
 
-export async function* worker(run) {
+export async function* worker(run: AgentRun): AsyncGenerator<Chunk> {
   let given = [...run.signals];
   await noteGiven(run, given);
   await note(run, 'start');
@@ -30,7 +38,7 @@ export async function* worker(run) {
 }
 
 /** In steps, so that a run that goes on when it should not is seen. */
-async function work(run, signal) {
+async function work(run: AgentRun, signal: Signal): Promise<void> {
   const forMs = Number(/work (\d+)/.exec(JSON.stringify(signal.contents))?.[1] ?? 10);
   const until = performance.now() + forMs;
   for (;;) {
@@ -42,17 +50,20 @@ async function work(run, signal) {
 }
 
 /** Evidence, not an effect: also of a run that is told to stop before it does anything. */
-async function noteGiven(run, signals) {
+async function noteGiven(run: AgentRun, signals: readonly Signal[]): Promise<void> {
   if (signals.length === 0) return;
-  const given = { thread: run.thread.threadId, runId: run.runId, signalIds: signals.map(({ id }) => id) };
+  const given: Given = { thread: run.thread.threadId, runId: run.runId, signalIds: signals.map(({ id }) => id) };
   await redis.rpush('given', JSON.stringify(given));
 }
 
 /** The time is read first: whatever stops the process from here on, the look at the abort signal comes after it. */
-async function note(run, event, signalId) {
+async function note(run: AgentRun, event: Note['event'], signalId?: string): Promise<void> {
   const atMs = Date.now();
   if (run.abortSignal.aborted) throw run.abortSignal.reason;
-  const { agentId: agent, runId, attempt } = run;
-  const entry = { event, atMs, thread: run.thread.threadId, pod, agent, runId, token: run.fencingToken ?? 0, attempt };
-  await redis.rpush('notes', JSON.stringify({ ...entry, ...(signalId === undefined ? {} : { signalId }) }));
+  const { agentId: agent, runId, attempt, thread } = run;
+  const entry: Note = {
+    event, atMs, thread: thread.threadId, pod, agent, runId, token: run.fencingToken ?? 0, attempt,
+    ...(signalId === undefined ? {} : { signalId }),
+  };
+  await redis.rpush('notes', JSON.stringify(entry));
 }

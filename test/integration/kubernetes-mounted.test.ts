@@ -86,3 +86,38 @@ test('a directory that is not there costs nothing but a line in the log', async 
   expect((await settings()).effective[TTL]).toEqual({ value: 16_000, source: 'environment' });
   expect(pod.logs().filter(line => line.includes('could not be read from the directory'))).toHaveLength(1);
 });
+
+test('case 46: the log level changes while it runs, with the rest of its set', async () => {
+  mount('tuning', { LOG_LEVEL: 'error' });
+  pod = await startRuntime({ name: 'a', env: { SETTINGS_TUNING_DIR: join(root, 'tuning'), LOG_LEVEL: 'info' } });
+  const applied = () => pod?.logs().filter(line => line.includes('settings applied')) ?? [];
+  const ttlIs = (value: number) => until(`the TTL is ${value}`, async () => (await settings()).effective[TTL]?.value === value);
+  expect((await settings()).effective['LOG_LEVEL']).toEqual({ value: 'error', source: 'tuning' });
+
+  const before = applied().length;
+  mount('tuning', { LOG_LEVEL: 'error', [TTL]: '20000' });
+  await ttlIs(20_000);
+  mount('tuning', { LOG_LEVEL: 'loud', [TTL]: '30000' });
+  await until('it is refused', async () => (await settings()).lastRefusal?.problems[0]?.startsWith('LOG_LEVEL must be one of'));
+  expect((await settings()).effective[TTL]?.value).toBe(20_000);
+  expect(applied()).toHaveLength(before);
+  mount('tuning', { [TTL]: '40000' }); // the environment's level again
+  await ttlIs(40_000);
+  mount('tuning', { [TTL]: '50000' });
+  await ttlIs(50_000);
+  await until('what is said at that level is said', () => applied().at(-1)?.includes('"ttlMs":50000'));
+});
+
+test('a drain timeout that SIGKILL would cut off is refused: at start, and when it is edited', async () => {
+  const drain = 'MASTRA_AGENT_THREAD_LEASE_DRAIN_TIMEOUT_MS';
+  const grace = { TERMINATION_GRACE_MS: '30000' }; // 18 s of it are the stop's own
+  await expect(startRuntime({ name: 'a', env: { ...grace, [drain]: '12001' } })).rejects.toThrow(
+    `${drain} must be a whole number of milliseconds, 1 to 12000 (what TERMINATION_GRACE_MS leaves for it), got "12001"`,
+  );
+  mount('tuning', { [drain]: '12001', [TTL]: '20000' });
+  pod = await startRuntime({ name: 'a', env: { ...grace, SETTINGS_TUNING_DIR: join(root, 'tuning') } });
+  await until('the refusal can be seen', async () => (await settings()).lastRefusal !== undefined);
+  expect((await settings()).effective).toMatchObject({ [drain]: { value: 12_000, source: 'default' }, [TTL]: { source: 'default' } });
+  mount('tuning', { [drain]: '12000', [TTL]: '20000' });
+  await until('one that fits is in effect', async () => (await settings()).effective[TTL]?.value === 20_000);
+});

@@ -35,6 +35,11 @@
 {{- end }}
 {{- end }}
 
+{{/* From SIGTERM to SIGKILL: what preStop takes is over by then. */}}
+{{- define "signals-runtime.graceAfterTermMs" -}}
+{{- mul (sub (include "signals-runtime.graceSeconds" . | int) .Values.drain.preStopSleepSeconds) 1000 }}
+{{- end }}
+
 {{/* What the instance asks of the API server. */}}
 {{- define "signals-runtime.usesApi" -}}
 {{- if or (eq .Values.settings.source "api") .Values.events.enabled .Values.podDeletionCost.enabled }}true{{ end }}

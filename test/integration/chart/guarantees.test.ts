@@ -4,6 +4,9 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 
+import { alertRules } from '../../../deploy/alerts/generate.ts';
+import { parseProcessSettings } from '../../../src/settings/process-settings.ts';
+import { graceMarginMs, lastStepsMs } from '../../../src/settings/stop-limits.ts';
 import { runHelm } from '../../support/helm.ts';
 import { all, chart, deployment, environmentOf, one, render, runtimeContainer } from './manifests.ts';
 import type { Manifest, Values } from './manifests.ts';
@@ -76,7 +79,7 @@ describe('restarts', () => {
   const before = podOf({});
 
   test('are not caused by what is followed or belongs to the chart', () => {
-    expect(podOf({ settings: { ttlMs: 30_000, sweepIntervalMs: 500 } })).toEqual(before);
+    expect(podOf({ settings: { ttlMs: 30_000, sweepIntervalMs: 500 }, server: { logLevel: 'debug' } })).toEqual(before);
     expect(podOf({ metrics: { dashboards: { enabled: true }, prometheusRule: { enabled: true } } })).toEqual(before);
     expect(podOf({ replicaCount: 7, podDisruptionBudget: { enabled: false } })).toEqual(before);
     expect(JSON.stringify(before)).not.toContain('helm.sh/chart');
@@ -93,15 +96,29 @@ describe('restarts', () => {
   });
 });
 
+test('alerts link to their entries in the runbook, once it is known where that is', () => {
+  const groupsOf = (values: object) => {
+    const rule = one(render({ metrics: { prometheusRule: { enabled: true, ...values } } }), 'PrometheusRule');
+    return (rule['spec'] as { groups: unknown }).groups;
+  };
+  const url = 'https://runbooks.example/signals';
+  expect(groupsOf({ runbookUrl: url })).toEqual((parse(alertRules(url)) as { groups: unknown }).groups);
+  expect(JSON.stringify(groupsOf({}))).not.toContain('runbook_url');
+});
+
 describe('the grace period', () => {
   const graceOf = (values: Values) => deployment(render(values)).template.spec.terminationGracePeriodSeconds;
 
   test("has room for the drain and for the runtime's own limits of a stop", () => {
-    const [, limits = ''] = /const stopLimits = \{([^}]*)\}/.exec(read('src/runtime.ts')) ?? [];
-    const stopMs = [...limits.matchAll(/Ms: (\d+)/g)].reduce((sum, [, ms]) => sum + Number(ms), 0);
-    expect(stopMs).toBeGreaterThan(0);
     const grace = graceOf({ drain: { delaySeconds: 7, preStopSleepSeconds: 3 }, settings: { drainTimeoutMs: 60_500 } }) ?? 0;
-    expect(grace - 7 - 3 - 61 - stopMs / 1000).toBe(5);
+    expect(grace - 7 - 3 - 61).toBe((lastStepsMs + graceMarginMs) / 1000);
+  });
+
+  test('is known to the pods: they take the drain that it was computed for, and a longer one only if it is longer', () => {
+    const longestDrain = (values: Values) => parseProcessSettings(environmentOf(runtimeContainer(render(values)))).maxDrainTimeoutMs;
+    expect(longestDrain({})).toBe(25_000);
+    expect(longestDrain({ drain: { delaySeconds: 7, preStopSleepSeconds: 3 }, settings: { drainTimeoutMs: 60_500 } })).toBe(61_000);
+    expect(longestDrain({ terminationGracePeriodSeconds: 300 })).toBe(277_000);
   });
 
   test('can be longer, for a longer drain timeout by hand', () => {

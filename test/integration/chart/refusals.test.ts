@@ -85,6 +85,7 @@ const refused: Readonly<Record<string, readonly [values: Values, said: string, o
   'two monitors': [
     { metrics: { serviceMonitor: { enabled: true }, podMonitor: { enabled: true } } }, 'every pod would be scraped twice',
   ],
+  'a runbook that can not be linked to': [{ metrics: { prometheusRule: { runbookUrl: 'RUNBOOK.md' } } }, '/metrics/prometheusRule/runbookUrl'],
   'rules without a rule': [{ metrics: { prometheusRule: { enabled: true, defaultRules: false } } }, 'there are no rules'],
   'a variable of the chart': [{ extraEnv: [{ name: 'PORT', value: '1' }] }, 'extraEnv has PORT, which the chart sets'],
   'a lease setting that would have no effect': [

@@ -58,7 +58,7 @@ describe.each(cases)('%s', (name, values) => {
     expect(settings.metricsPort).toBe(container.ports?.find(port => port.name === 'metrics')?.containerPort);
     expect(settings.redis === undefined).toBe(!('redis' in values));
     const chartSettings = all(manifests, 'ConfigMap').find(({ metadata }) => metadata.name.endsWith('-settings'));
-    expect(parseLeaseSettings(chartSettings?.['data'] as Record<string, string>)).toMatchObject({ ok: true });
+    expect(parseLeaseSettings(chartSettings?.['data'] as Record<string, string>, settings)).toMatchObject({ ok: true });
   });
 
   test.skipIf(name === 'a module from an image')('is let into a restricted namespace', () => {

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
+import { logLevels } from '../../../src/core/logger.ts';
 import type { LeaseSettings } from '../../../src/leases/settings.ts';
 import {
   leaseSettingNames,
@@ -34,6 +35,7 @@ describe('lease settings', () => {
       driftMs: 650,
       sweepIntervalMs: 1000,
       drainTimeoutMs: 25_000,
+      logLevel: 'info',
     });
   });
 
@@ -72,6 +74,25 @@ describe('lease settings', () => {
     expect(refusedVariables({ [ttl]: '60s', [interval]: '20000' })).toEqual([ttl]);
   });
 
+  test('a drain that SIGKILL would end is refused, the longest that it would not is taken, and the default fits', () => {
+    const drain = leaseVariables.drainTimeoutMs;
+    const within = (limitMs: number, values: SettingValues) => parseLeaseSettings(values, { maxDrainTimeoutMs: limitMs });
+    const refused = within(7000, { [drain]: '7001' });
+    expect(refused).toMatchObject({ ok: false, problems: [{ variable: drain, value: '7001' }] });
+    expect(refused.ok ? '' : refused.problems[0]?.allowed).toBe('a whole number of milliseconds, 1 to 7000 (what TERMINATION_GRACE_MS leaves for it)');
+    expect(within(7000, { [drain]: '7000' })).toMatchObject({ ok: true, settings: { drainTimeoutMs: 7000 } });
+    expect(within(7000, {})).toMatchObject({ ok: true, settings: { drainTimeoutMs: 7000 } });
+    expect(within(60_000, {})).toMatchObject({ ok: true, settings: { drainTimeoutMs: 25_000 } });
+  });
+
+  test.each(['debug', ' warn\n', 'silent'])('the log level %j is taken', text => {
+    expect(accepted({ LOG_LEVEL: text }).logLevel).toBe(text.trim());
+  });
+
+  test.each(['loud', '', 'INFO'])('the log level %j is refused', text => {
+    expect(refusedVariables({ LOG_LEVEL: text })).toEqual(['LOG_LEVEL']);
+  });
+
   test('a name that is almost one of ours is found', () => {
     expect(unknownLeaseVariables({ MASTRA_AGENT_THREAD_LEASE_TTL: '1', PATH: '/', [ttl]: '5000' })).toEqual([
       'MASTRA_AGENT_THREAD_LEASE_TTL',
@@ -93,10 +114,16 @@ describe('lease settings', () => {
         for (const name of leaseSettingNames) {
           const held = given[leaseVariables[name]];
           if (held === undefined) continue;
+          if (name === 'logLevel') {
+            expect(held.trim()).toBe(settings[name]);
+            continue;
+          }
           expect(held).toMatch(/^[ \t\r\n]*[0-9]+[ \t\r\n]*$/);
           expect(settings[name]).toBe(Number(held));
         }
-        for (const value of Object.values(settings)) expect(Number.isSafeInteger(value)).toBe(true);
+        const { logLevel, ...times } = settings;
+        expect(logLevels).toContain(logLevel);
+        for (const value of Object.values(times)) expect(Number.isSafeInteger(value)).toBe(true);
         expect(settings.ttlMs).toBeGreaterThanOrEqual(1000);
         expect(settings.ttlMs).toBeLessThanOrEqual(600_000);
         expect(settings.renewIntervalMs).toBeLessThanOrEqual(settings.ttlMs / 2);

@@ -45,6 +45,15 @@ describe('process settings', () => {
     });
   });
 
+  test('what is left of the time between SIGTERM and SIGKILL bounds the drain; too little of it is refused', () => {
+    const limit = (values: SettingValues) => parseProcessSettings(values, 'm').maxDrainTimeoutMs;
+    // The last steps of a stop take 13 s at most, and 5 s are kept.
+    expect(limit({ TERMINATION_GRACE_MS: '48000', DRAIN_DELAY_MS: '5000' })).toBe(25_000);
+    expect(limit({ TERMINATION_GRACE_MS: '18001' })).toBe(1);
+    expect(refusal({ TERMINATION_GRACE_MS: '18000' })).toMatch(/^TERMINATION_GRACE_MS must be .* 18001 to 86400000, got "18000"$/);
+    expect(limit({})).toBeUndefined();
+  });
+
   test('the name of the instance is its own, the pod’s, the host’s or the machine’s, in that order', () => {
     const name = (values: SettingValues) => parseProcessSettings(values, 'my machine').instanceName;
     expect(name({ INSTANCE_NAME: 'a', POD_NAME: 'b', HOSTNAME: 'c' })).toBe('a');

@@ -32,6 +32,7 @@ describe('settings store', () => {
       renewIntervalMs: 'environment',
       driftMs: 'default',
       drainTimeoutMs: 'default',
+      logLevel: 'default',
     });
   });
 
