@@ -175,7 +175,8 @@ export class Runtime {
     this.#state = 'draining';
     logger.info('draining', { owned: this.#owned.size, drainTimeoutMs });
     this.#lifecycle.happened({ type: 'drain_started', ownedThreads: this.#owned.size, timeoutMs: drainTimeoutMs });
-    // First nothing more is taken; those who still send here for a moment are served.
+    // First nothing more is taken; those who still send here for a moment are served, and led elsewhere.
+    for (const port of this.#ports) port.letGo();
     const drained = observeDrain(this.#instrumentation, () => this.#owned.drain(drainTimeoutMs, stopLimits.agentsMs));
     await this.#step('sweeps', () => withLimit(systemClock, stopLimits.sweepsMs, 'the sweep', this.#sweeper.stop()));
     await sleep(systemClock, settings.drainDelayMs);

@@ -14,6 +14,11 @@ export interface HttpApp {
 export interface Listening {
   readonly port: number;
   /**
+   * From now on each answer ends its connection. A client that keeps its own would stay with an instance that is about to go,
+   * and might send its next request just as that closes.
+   */
+  letGo(): void;
+  /**
    * No new connections; streams end; requests that are on may finish within `graceMs`, then their sockets are cut.
    * Never rejects, and a second call waits for the first.
    */
@@ -35,16 +40,24 @@ export async function listen(app: HttpApp, port: number, host: string): Promise<
   await once(server, 'listening');
   const address = server.address();
   let closing: Promise<void> | undefined;
+  let lettingGo = false;
+  const letGo = () => {
+    // Ahead of the app: it may answer at once.
+    if (!lettingGo) server.prependListener('request', (_request, response) => response.setHeader('Connection', 'close'));
+    lettingGo = true;
+  };
   return {
     port: typeof address === 'object' && address !== null ? address.port : port,
-    close: graceMs => (closing ??= close(server, sockets, app, graceMs)),
+    letGo,
+    close(graceMs) {
+      letGo();
+      return (closing ??= close(server, sockets, app, graceMs));
+    },
   };
 }
 
 async function close(server: Server, sockets: ReadonlySet<Socket>, app: HttpApp, graceMs: number): Promise<void> {
   const closed = new Promise<void>(resolve => server.close(() => resolve()));
-  // A socket that is kept alive would hold the server open after its last answer. Ahead of the app: it may answer at once.
-  server.prependListener('request', (_request, response) => response.setHeader('Connection', 'close'));
   app.endStreams();
   const sweep = setInterval(() => server.closeIdleConnections(), 20);
   const cut = setTimeout(() => server.closeAllConnections(), graceMs);

@@ -58,6 +58,18 @@ test('an edit takes effect on every pod, a wrong one on none; both can be seen, 
   await made.editTuning({ [ttl]: null });
   await onEach(pods, 'without it the chart’s new value counts', ttlIs(made, 40_000, 'chart'));
 
+  // Neither a drain that the grace period would cut off, nor a log level, restarts anything; the one is refused, the other counts.
+  await made.editTuning({ MASTRA_AGENT_THREAD_LEASE_DRAIN_TIMEOUT_MS: '25001', LOG_LEVEL: 'debug' });
+  const drainRefused = async (pod: Pod) => (await made.settingsOf(pod)).lastRefusal?.problems[0]?.includes('TERMINATION_GRACE_MS') ?? false;
+  await onEach(pods, 'the long drain is refused', drainRefused);
+  await made.editTuning({ MASTRA_AGENT_THREAD_LEASE_DRAIN_TIMEOUT_MS: '25000' });
+  await onEach(pods, 'the log level counts', async pod => (await made.settingsOf(pod)).effective['LOG_LEVEL']?.value === 'debug');
+  await made.upgrade(workerValues({ settings: { ttlMs: 40_000 }, server: { logLevel: 'warn' } }));
+  await made.rolledOut();
+  expect((await made.readyPods(3)).map(({ metadata }) => metadata.uid).toSorted()).toEqual(pods.map(({ metadata }) => metadata.uid).toSorted());
+  await made.editTuning({ MASTRA_AGENT_THREAD_LEASE_DRAIN_TIMEOUT_MS: null, LOG_LEVEL: null });
+  await onEach(pods, 'without the edit the chart’s level counts', async pod => (await made.settingsOf(pod)).effective['LOG_LEVEL']?.value === 'warn');
+
   // One that pods read at start replaces them, and they begin with the edit.
   await made.editTuning({ [ttl]: '26000' });
   await made.upgrade(workerValues({ settings: { ttlMs: 40_000 }, image: imageValues(images.nextRuntime) }));
