@@ -97,7 +97,7 @@ const messages = (lines: readonly string[]) => [...new Set(lines.filter(line => 
 test('without the setting, spans and logs have ids, and metrics have none', async () => {
   const { spans, metrics, logs, answer } = await live({});
   expect(telling(spans)).toEqual([
-    'GET', 'lease.acquire', 'lease.release', 'lease.renew', 'lease.transfer', 'process', 'send', 'signal.route', 'thread.run',
+    'GET', 'ack', 'lease.acquire', 'lease.release', 'lease.renew', 'lease.transfer', 'process', 'send', 'signal.route', 'thread.run',
   ]);
   expect(messages(logs).length).toBeGreaterThan(0);
   expect(metrics).not.toMatch(plain);

@@ -112,19 +112,18 @@ export class StreamTelemetry {
    */
   settling(operation: 'ack' | 'nack', topic: string, group: string, entries: readonly { decoded: DecodedEntry }[]): (error?: unknown) => void {
     const startedMs = performance.now();
-    const span = this.#tracer.startSpan(`${operation} ${topic}`, { kind: SpanKind.CLIENT }, ROOT_CONTEXT);
-    if (span.isRecording()) {
-      span.setAttributes(settleAttributes(operation, topic, group, entries));
-      span.addLinks(entries.slice(0, maxLinks).flatMap(({ decoded }) => linkTo(decoded.trace)));
-    }
+    // From the start: samplers see no others, nor does what hashes topics.
+    const attributes = settleAttributes(operation, topic, group, entries);
+    const span = this.#tracer.startSpan(`${operation} ${topic}`, { kind: SpanKind.CLIENT, attributes }, ROOT_CONTEXT);
+    if (span.isRecording()) span.addLinks(entries.slice(0, maxLinks).flatMap(({ decoded }) => linkTo(decoded.trace)));
     return error => {
-      const attributes: Attributes = { ...system, 'messaging.operation.name': operation, 'messaging.operation.type': 'settle' };
+      const metricAttributes: Attributes = { ...system, 'messaging.operation.name': operation, 'messaging.operation.type': 'settle' };
       if (error !== undefined) {
-        attributes['error.type'] = errorType(error);
+        metricAttributes['error.type'] = errorType(error);
         span.setStatus({ code: SpanStatusCode.ERROR, message: errorMessage(error) });
       }
       span.end();
-      this.#operation.record((performance.now() - startedMs) / 1000, attributes);
+      this.#operation.record((performance.now() - startedMs) / 1000, metricAttributes);
     };
   }
 

@@ -1,7 +1,7 @@
 /**
  * A user's module for tests that tells the ids of its thread wherever it can. By the first signal of a run:
  *
- *   publish   sends and gets an event on a topic that is named after the thread
+ *   publish   sends, gets and acks an event on a topic that is named after the thread
  *   fail      throws an error with the ids in it
  *   write     writes until it is stopped
  */
@@ -27,7 +27,7 @@ async function publish(topic: string, runId: string): Promise<void> {
   const pubsub = new RedisStreamsPubSub({ url: process.env['REDIS_URL'] ?? '' });
   try {
     await new Promise<void>((resolve, reject) => {
-      const subscribed = pubsub.subscribe(topic, () => resolve(), { group: 'all' });
+      const subscribed = pubsub.subscribe(topic, async (_event, ack) => resolve(await ack?.()), { group: 'all' });
       subscribed.then(() => pubsub.publish(topic, { type: 'tick', data: {}, runId })).catch(reject);
     });
   } finally {
