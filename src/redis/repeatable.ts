@@ -4,12 +4,10 @@ import { backoffMs } from '../core/backoff.ts';
 import { elapsedMs, instant } from '../core/clock.ts';
 import type { Clock } from '../core/clock.ts';
 import { sleep } from '../core/waits.ts';
+import { isTransient } from './failures.ts';
 
 /** How long a caller may be kept waiting while Redis is away: short enough for an HTTP answer, long enough for a failover. */
 const patienceMs = 2500;
-
-/** What the server says for a while and then no longer. Any other reply is final. */
-const passing = /^(LOADING|READONLY|CLUSTERDOWN|TRYAGAIN|MASTERDOWN|UNBLOCKED|NOREPLICAS)/;
 
 export async function repeatable<T>(clock: Clock, command: () => Promise<T>): Promise<T> {
   const startedAt = instant(clock);
@@ -18,12 +16,8 @@ export async function repeatable<T>(clock: Clock, command: () => Promise<T>): Pr
       return await command();
     } catch (error) {
       const pauseMs = backoffMs(attempt, 25, 500);
-      if (isFinal(error) || elapsedMs(clock, startedAt) + pauseMs > patienceMs) throw error;
+      if (!isTransient(error) || elapsedMs(clock, startedAt) + pauseMs > patienceMs) throw error;
       await sleep(clock, pauseMs);
     }
   }
-}
-
-function isFinal(error: unknown): boolean {
-  return error instanceof Error && error.name === 'ReplyError' && !passing.test(error.message);
 }

@@ -7,8 +7,11 @@
 
 import { Cluster } from 'ioredis';
 
+import { systemClock } from '../core/clock.ts';
 import { invalidOption, SignalsError } from '../core/errors.ts';
+import { sleep } from '../core/waits.ts';
 import type { RedisClient } from './connection.ts';
+import { isMoved } from './failures.ts';
 import { hashTag } from './keys.ts';
 import { isMissingScript, runScript } from './script-runner.ts';
 import type { ScriptCall } from './script-runner.ts';
@@ -36,6 +39,9 @@ interface Waiting {
 const maxGroup = 256;
 /** Callers that may wait for their group. With a replica that answers nothing each group takes the whole timeout. */
 const maxWaiting = 4096;
+/** How often, and how soon, scripts go after a slot that was moved or whose node was replaced. */
+const maxMoves = 20;
+const moveAfterMs = 50;
 
 export class ReplicatedScripts {
   readonly #client: RedisClient;
@@ -81,24 +87,40 @@ export class ReplicatedScripts {
     }
   }
 
-  async #send(group: readonly Waiting[], how: 'evalsha' | 'eval'): Promise<void> {
+  async #send(group: readonly Waiting[], how: 'evalsha' | 'eval', moves = 0): Promise<void> {
+    const { replies, replicated } = await this.#execute(group, how);
+    const missing: Waiting[] = [];
+    const moved: Waiting[] = [];
+    for (const [at, waiting] of group.entries()) {
+      const [error, reply] = replies[at] ?? [new Error('the pipeline gave no reply'), undefined];
+      if (!error) waiting.resolve({ reply, replicated });
+      else if (how === 'evalsha' && isMissingScript(error)) missing.push(waiting);
+      else if (isMoved(error) && moves < maxMoves) moved.push(waiting);
+      else waiting.reject(error);
+    }
+    if (missing.length > 0) await this.#send(missing, 'eval', moves);
+    if (moved.length === 0) return;
+    await this.#newMap();
+    await this.#send(moved, how, moves + 1);
+  }
+
+  async #execute(group: readonly Waiting[], how: 'evalsha' | 'eval') {
     const pipeline = this.#client.pipeline();
     for (const { call } of group) {
       const script = how === 'eval' ? call.script.text : call.script.sha;
       pipeline[how](script, call.keys.length, ...call.keys, ...call.args);
     }
     pipeline.wait(this.#acks, this.#timeoutMs);
-    const results = (await pipeline.exec()) ?? [];
-    const acknowledged = results[group.length]?.[1];
-    const replicated = typeof acknowledged === 'number' && acknowledged >= this.#acks;
-    const missing: Waiting[] = [];
-    for (const [at, waiting] of group.entries()) {
-      const [error, reply] = results[at] ?? [new Error('the pipeline gave no reply'), undefined];
-      if (!error) waiting.resolve({ reply, replicated });
-      else if (how === 'evalsha' && isMissingScript(error)) missing.push(waiting);
-      else waiting.reject(error);
-    }
-    if (missing.length > 0) await this.#send(missing, 'eval');
+    const replies = (await pipeline.exec()) ?? [];
+    const acknowledged = replies[group.length]?.[1];
+    return { replies, replicated: typeof acknowledged === 'number' && acknowledged >= this.#acks };
+  }
+
+  /** The client follows what was moved by itself, but not in a pipeline of which a part succeeded: here `WAIT` always does. */
+  async #newMap(): Promise<void> {
+    const client = this.#client;
+    if (client instanceof Cluster) await new Promise<void>(resolve => client.refreshSlotsCache(() => resolve()));
+    await sleep(systemClock, moveAfterMs);
   }
 }
 

@@ -37,7 +37,7 @@ export class Fleet {
     return new Fleet(await startRedis());
   }
 
-  async pod(name: string, env: Record<string, string> = {}): Promise<RuntimeProcess> {
+  async pod(name: string, env: Record<string, string | undefined> = {}): Promise<RuntimeProcess> {
     const pod = await startRuntime({
       name,
       env: {

@@ -13,6 +13,8 @@ export interface RedisCluster {
   readonly seeds: { host: string; port: number }[];
   /** Another primary without slots; known to all when this resolves. */
   addNode(): Promise<RedisServer>;
+  /** In step with its primary when this resolves; takes over when that dies, as long as most primaries live. */
+  addReplica(primary: RedisServer): Promise<RedisServer>;
   /** Moves slots and the keys in them, as `redis-cli --cluster reshard` does. */
   moveSlots(from: RedisServer, to: RedisServer, slots: readonly number[]): Promise<void>;
   slotsOf(node: RedisServer): Promise<number[]>;
@@ -54,6 +56,14 @@ class Cluster implements RedisCluster {
   async addNode(): Promise<RedisServer> {
     const { server } = await this.#launch();
     await this.#agree();
+    return server;
+  }
+
+  async addReplica(primary: RedisServer): Promise<RedisServer> {
+    const { server, admin } = await this.#launch();
+    await this.#agree();
+    await until('it may follow its primary', async () => (await admin.call('CLUSTER', 'REPLICATE', this.#member(primary).id).catch(() => '')) === 'OK');
+    await until('it is in step', async () => (await admin.info('replication')).includes('master_link_status:up'));
     return server;
   }
 
@@ -106,6 +116,7 @@ class Cluster implements RedisCluster {
     const config = ['cluster-enabled yes', `cluster-port ${busPort}`, 'cluster-node-timeout 2000', 'cluster-allow-replica-migration no'];
     const server = await startRedis({ config: [...config, 'cluster-require-full-coverage no'] });
     const admin = new Redis(server.port, '127.0.0.1');
+    admin.on('error', () => {}); // tests end servers
     const id = String(await admin.call('CLUSTER', 'MYID'));
     const known = this.#members[0];
     if (known) await admin.call('CLUSTER', 'MEET', '127.0.0.1', known.server.port, known.busPort);

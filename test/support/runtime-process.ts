@@ -27,7 +27,8 @@ export interface RuntimeProcess {
 
 export interface RuntimeProcessOptions {
   name: string;
-  env?: Record<string, string>;
+  /** What is `undefined` is not set. */
+  env?: Record<string, string | undefined>;
   /** Do not wait until it is ready. */
   unready?: boolean;
 }

@@ -5,7 +5,7 @@ import type { Redis } from 'ioredis';
 import type { ScriptCall } from '../script-runner.ts';
 import { loadScript, runScript } from '../script-runner.ts';
 import type { Delivery } from './delivery.ts';
-import { isMoved, isTransient } from './failures.ts';
+import { isMoved, isTransient } from '../failures.ts';
 import type { AckBatch, GroupFeed } from './group-feed.ts';
 import { compareIds } from './stream-id.ts';
 

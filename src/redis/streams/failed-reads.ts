@@ -3,7 +3,7 @@
 import { backoffMs } from '../../core/backoff.ts';
 import { errorMessage } from '../../core/errors.ts';
 import type { Logger } from '../../core/logger.ts';
-import { isMoved, isNoGroup, isTransient } from './failures.ts';
+import { isMoved, isNoGroup, isTransient } from '../failures.ts';
 import type { Feed } from './feed.ts';
 import type { GroupCommands } from './group-commands.ts';
 import { GroupFeed } from './group-feed.ts';

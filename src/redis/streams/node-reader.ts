@@ -20,7 +20,7 @@ import { entriesOf } from './codec.ts';
 import { Doorbell } from './doorbell.ts';
 import { GapCheck } from './gap-check.ts';
 import { FailedReads } from './failed-reads.ts';
-import { isMoved, isRefused } from './failures.ts';
+import { isMoved, isRefused } from '../failures.ts';
 import { FanoutFeed } from './fanout-feed.ts';
 import type { Feed } from './feed.ts';
 import { GroupFeed } from './group-feed.ts';

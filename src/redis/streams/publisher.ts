@@ -10,7 +10,7 @@ import { SignalsError } from '../../core/errors.ts';
 import { storeError } from '../connection.ts';
 import type { Script, ScriptCall } from '../script-runner.ts';
 import { runScript } from '../script-runner.ts';
-import { isTransient } from './failures.ts';
+import { isTransient } from '../failures.ts';
 import type { MainConnection } from './main-connection.ts';
 import type { StreamsSettings } from './options.ts';
 

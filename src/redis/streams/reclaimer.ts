@@ -12,7 +12,7 @@ import { loadScript, runScript } from '../script-runner.ts';
 import { entriesOf } from './codec.ts';
 import type { RawEntry } from './codec.ts';
 import type { Feed } from './feed.ts';
-import { isNoGroup } from './failures.ts';
+import { isNoGroup } from '../failures.ts';
 import { handedBackIdleMs } from './group-commands.ts';
 import type { GroupCommands } from './group-commands.ts';
 import { GroupFeed } from './group-feed.ts';

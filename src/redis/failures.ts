@@ -1,6 +1,6 @@
 /** What a Redis failure means for whoever has to decide what comes next. */
 
-import { errorMessage } from '../../core/errors.ts';
+import { errorMessage } from '../core/errors.ts';
 
 /** Replies that mean "not here" or "not now": failover, loading, resharding, too few replicas. */
 const transientReplies =
