@@ -1,7 +1,5 @@
 /** What became of all signals of a scenario, judged as in test/chaos. */
 
-import { Redis } from 'ioredis';
-
 import { judge } from '../chaos/checker.ts';
 import type { Verdict } from '../chaos/checker.ts';
 import { NoteReader, readStore } from '../chaos/evidence.ts';
@@ -51,14 +49,3 @@ export function summaryOf({ violations, lost, orderBreaks, duplicates }: Verdict
 }
 
 export const faultless = { violations: [], lost: [], orderBreaks: [], duplicates: 0 };
-
-/** The signals that agents have noted so far. */
-export async function ranSignals(release: Release): Promise<number> {
-  const redis = new Redis(release.notes.url);
-  try {
-    const rows = await redis.lrange('notes', 0, -1);
-    return rows.filter(row => (JSON.parse(row) as Note).event === 'signal').length;
-  } finally {
-    redis.disconnect();
-  }
-}
