@@ -7,7 +7,7 @@ import { Redis } from 'ioredis';
 
 import type { AgentRun, Chunk } from '../../src/contracts/agent.ts';
 import type { Given, Note } from './history.ts';
-import { agentIds, endKey } from './names.ts';
+import { agentIds, endKey, isQuiet } from './names.ts';
 import { watchForStalls } from './stalls.ts';
 
 const pod = process.env['INSTANCE_NAME'] ?? '';
@@ -62,12 +62,13 @@ async function note(run: AgentRun, event: Note['event'], signalId?: string): Pro
   await redis.rpush('notes', JSON.stringify(entry));
 }
 
-/** Mostly a few ms, sometimes some 100; seldom in steps for longer than a lease lasts, or no owner would be lost meanwhile. */
+/** Mostly a few ms, sometimes some 100; seldom, and always on quiet threads, in steps for as long as a lease lasts: owners are lost meanwhile. */
 async function work(run: AgentRun): Promise<void> {
   await endIfTold();
   const share = Math.random();
-  if (share > 0.97) {
-    for (let step = 0; step < 20; step++) {
+  const steps = isQuiet(run.thread.threadId) ? 10 : share > 0.97 ? 20 : 0;
+  if (steps > 0) {
+    for (let step = 0; step < steps; step++) {
       await sleep(run, longestWorkMs * 0.4);
       await note(run, 'step');
     }

@@ -18,6 +18,7 @@ import { startFleet } from './fleet.ts';
 import type { Fleet } from './fleet.ts';
 import type { Fault, History, Note, Withdrawal } from './history.ts';
 import { Meddler } from './meddler.ts';
+import { threadNames } from './names.ts';
 import type { ChaosOptions } from './options.ts';
 import { seededRandom } from './random.ts';
 import type { Random } from './random.ts';
@@ -51,8 +52,9 @@ export async function runChaos(options: ChaosOptions, say: (text: string) => voi
   }
 }
 
-function threadNames({ threads }: ChaosOptions): string[] {
-  return Array.from({ length: threads }, (_, n) => `thread-${n}`);
+function allThreads({ threads }: ChaosOptions): string[] {
+  const { busy, quiet } = threadNames(threads);
+  return [...busy, ...quiet];
 }
 
 async function allReady({ pods }: Fleet): Promise<void> {
@@ -73,7 +75,7 @@ async function stress(options: ChaosOptions, fleet: Fleet, notes: NoteReader, sa
   const senders = sendersFor(options, fleet, random, giveUp.signal);
   const meddler = new Meddler({
     pods: fleet.pods,
-    threads: threadNames(options),
+    threads: allThreads(options),
     random: random.fork('meddler'),
     everyMs: meddlingMs,
     accepted: thread => senders.flatMap(({ acceptances }) => acceptances.slice(-20)).filter(one => one.thread === thread),
@@ -104,7 +106,7 @@ function sendersFor(options: ChaosOptions, fleet: Fleet, random: Random, giveUp:
   return Array.from({ length: count }, (_, n) => new Sender({
     name: `sender-${n}`,
     pods: fleet.pods,
-    threads: threadNames(options),
+    threads: threadNames(options.threads),
     random: random.fork(`sender ${n}`),
     everyMs: (1000 * count) / options.rate,
     giveUp,
@@ -120,7 +122,7 @@ function progressOf(senders: readonly Sender[], notes: readonly Note[], faults: 
 /** Waits for rest, within a limit: what has not come to rest by then is judged as it is. */
 async function comeToRest(options: ChaosOptions, fleet: Fleet, notes: NoteReader, stress: Stress): Promise<History> {
   const { senders, withdrawals, faults, stalls } = stress;
-  const threads = threadNames(options);
+  const threads = allThreads(options);
   const acceptances = senders.flatMap(sender => sender.acceptances);
   const look = async (): Promise<History> => ({
     given: await notes.readGiven(),

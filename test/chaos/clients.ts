@@ -10,6 +10,9 @@ import type { Random } from './random.ts';
 /** Longest wait for one answer; after it nobody knows whether the signal was accepted. */
 export const answerLimitMs = 3000;
 
+/** Of all signals: with the default options one to each quiet thread every seven seconds or so. */
+const quietShare = 0.03;
+
 interface Outgoing {
   readonly id: string;
   readonly agent: string;
@@ -22,7 +25,7 @@ interface Outgoing {
 export interface SenderOptions {
   readonly name: string;
   readonly pods: readonly Pod[];
-  readonly threads: readonly string[];
+  readonly threads: { readonly busy: readonly string[]; readonly quiet: readonly string[] };
   readonly random: Random;
   /** Between two signals, ms. */
   readonly everyMs: number;
@@ -43,16 +46,17 @@ export class Sender {
 
   /** Sends until `signal` aborts, and the last one until it is accepted. */
   async run(signal: AbortSignal): Promise<void> {
-    const { random, everyMs, threads } = this.#options;
+    const { random, everyMs } = this.#options;
     while (!signal.aborted) {
-      await this.send(this.#make(random.pick(threads)));
+      await this.send(this.#make(this.#thread()));
       await pause(everyMs * (0.5 + random.next()), undefined, { signal }).catch(() => {}); // aborted: the loop ends by itself
     }
   }
 
   /** A last message to each agent of each thread: whatever was only kept there must run along with it. */
   async close(): Promise<void> {
-    for (const thread of this.#options.threads) {
+    const { busy, quiet } = this.#options.threads;
+    for (const thread of [...busy, ...quiet]) {
       for (const agent of agentIds) await this.send(this.#message(thread, agent, 'send-message', 'current'));
     }
   }
@@ -72,6 +76,11 @@ export class Sender {
       }
       await pause(this.#options.random.between(20, 200));
     }
+  }
+
+  #thread(): string {
+    const { random, threads: { busy, quiet } } = this.#options;
+    return random.pick(quiet.length > 0 && random.chance(quietShare) ? quiet : busy);
   }
 
   #make(thread: string): Outgoing {

@@ -45,6 +45,8 @@ export interface Given {
 /** A request to stop a run, to take back what waits, or both. */
 export interface Withdrawal {
   readonly thread: string;
+  /** Which one was asked. */
+  readonly pod: string;
   /** The signals that it is about; absent: all that wait. Empty: none, it is about the run only. */
   readonly signalIds?: readonly string[];
   /** The run that is to stop; `any`: whichever is on; absent: none, it is about signals only. */

@@ -19,6 +19,7 @@ export interface MeddlerOptions {
 }
 
 type Request = Pick<Withdrawal, 'thread' | 'signalIds' | 'stops'>;
+type Answer = NonNullable<Withdrawal['answer']>;
 
 export class Meddler {
   readonly withdrawals: Withdrawal[] = [];
@@ -39,8 +40,9 @@ export class Meddler {
   async #ask(thread: string): Promise<void> {
     const request = this.#make(thread);
     const fromMs = Date.now();
-    const answer = await this.#send(request);
-    this.withdrawals.push({ ...request, fromMs, toMs: Date.now(), ...(answer && { answer }) });
+    const pod = this.#options.random.pick(this.#options.pods);
+    const answer = await this.#send(pod, request);
+    this.withdrawals.push({ ...request, pod: pod.name, fromMs, toMs: Date.now(), ...(answer && { answer }) });
   }
 
   #make(thread: string): Request {
@@ -53,8 +55,7 @@ export class Meddler {
     return narrow && one ? { thread, signalIds: newest.slice(newest.indexOf(one)).map(({ id }) => id) } : { thread };
   }
 
-  async #send({ thread, signalIds, stops }: Request): Promise<Withdrawal['answer']> {
-    const pod = this.#options.random.pick(this.#options.pods);
+  async #send(pod: Pod, { thread, signalIds, stops }: Request): Promise<Answer | undefined> {
     const expectedRunId = stops === 'any' ? undefined : stops;
     const [path, body] =
       stops === undefined

@@ -54,7 +54,7 @@ export function checkTakeovers(history: History, { ttlMs }: Pick<ChaosOptions, '
     if (!deadly.has(fault.kind)) return [];
     const others = faults.filter(other => other !== fault);
     const waits = [...pods].filter(pod => pod !== fault.pod).map(pod => ({
-      pod, waitedMs: longestGapMs({ fromMs: fault.fromMs + ttlMs, toMs: atMs }, others.map(other => troubleFor(pod, other, ttlMs))),
+      pod, waitedMs: longestGapMs({ fromMs: fault.fromMs + ttlMs, toMs: atMs }, others.flatMap(other => troubleFor(pod, other, fault.fromMs, ttlMs))),
     }));
     return waits.filter(({ waitedMs }) => waitedMs > promisedMs).map(({ pod, waitedMs }) => ({
       rule: `a dead owner's thread was left alone for ${Math.round(waitedMs)} ms by a peer that was well; a sweep takes ${promisedMs} at most`,
@@ -64,10 +64,13 @@ export function checkTakeovers(history: History, { ttlMs }: Pick<ChaosOptions, '
   });
 }
 
-/** When a fault excuses a pod: its own and the store's while they last and a little longer, another's since that may have taken the thread. */
-function troubleFor(pod: string, { fromMs, toMs, ...fault }: Fault, ttlMs: number): Span {
-  if (fault.pod === undefined || fault.pod === pod) return { fromMs, toMs: toMs + aftermathMs };
-  return { fromMs, toMs: Math.max(toMs, fromMs + ttlMs) };
+/**
+ * When a fault excuses a pod: its own and the store's while they last and a little longer; another's if that may have taken the
+ * thread and held it then. Before half of the TTL was over it can't have: renewals left more than that.
+ */
+function troubleFor(pod: string, { fromMs, toMs, ...fault }: Fault, diedAtMs: number, ttlMs: number): Span[] {
+  if (fault.pod === undefined || fault.pod === pod) return [{ fromMs, toMs: toMs + aftermathMs }];
+  return fromMs > diedAtMs + ttlMs / 2 ? [{ fromMs, toMs: Math.max(toMs, fromMs + ttlMs) }] : [];
 }
 
 /** The longest time within `span` that none of `covered` touches. */

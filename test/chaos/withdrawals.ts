@@ -6,6 +6,8 @@ import type { Acceptance, Fault, History, Withdrawal } from './history.ts';
 
 /** Longest time after which a request that got no answer may still take effect: that of the longest fault, and then some. */
 const lateEffectMs = 10_000;
+/** A signal that has waited for longer than this was not there to be taken back: it ran, or was lost before. */
+const longestWaitMs = 15_000;
 /** From the answer to an abort until its run acts no more, where no fault is in the way: a hint, on pods that share the processors. */
 const promptMs = 750;
 /** For how long after a fault hints may be missing: its connections come back with a backoff of at most a second. */
@@ -14,7 +16,7 @@ const aftermathMs = 2000;
 /** Whether a signal may rightly never have run: it was taken back, or given to a run that was stopped. */
 export function withdrawnIn(history: History): (acceptance: Acceptance) => boolean {
   const known = new Set(history.withdrawals.flatMap(({ answer }) => answer?.withdrawn ?? []));
-  const unsure = history.withdrawals.filter(one => one.answer === undefined || history.faults.some(fault => overlaps(one, fault)));
+  const unsure = history.withdrawals.filter(one => one.answer === undefined || history.faults.some(fault => mayHaveCost(one, fault)));
   const stopped = stoppedRuns(history);
   const givenToStopped = new Set(history.given.filter(({ runId }) => stopped.has(runId)).flatMap(({ signalIds }) => signalIds));
   return acceptance =>
@@ -22,9 +24,9 @@ export function withdrawnIn(history: History): (acceptance: Acceptance) => boole
 }
 
 /** A first try may have taken it back whose reply was lost, so that the answer does not name it. */
-function mayCover({ thread, signalIds, toMs, answer }: Withdrawal, acceptance: Acceptance): boolean {
-  const untilMs = answer ? toMs : toMs + lateEffectMs;
-  return thread === acceptance.thread && (signalIds?.includes(acceptance.id) ?? true) && acceptance.fromMs <= untilMs;
+function mayCover({ thread, signalIds, fromMs, toMs, answer }: Withdrawal, acceptance: Acceptance): boolean {
+  if (thread !== acceptance.thread || !(signalIds?.includes(acceptance.id) ?? true)) return false;
+  return acceptance.fromMs <= (answer ? toMs : toMs + lateEffectMs) && acceptance.atMs >= fromMs - longestWaitMs;
 }
 
 /** Runs that say that they were stopped on request. */
@@ -65,8 +67,9 @@ function stoppedUnasked(history: History): Finding[] {
     .map(row => ({ rule: 'a run was stopped that nobody asked to stop', thread: row.thread, records: [`run ${row.runId}`] }));
 }
 
-function overlaps(withdrawal: Withdrawal, fault: Fault): boolean {
-  return fault.fromMs <= withdrawal.toMs && fault.toMs >= withdrawal.fromMs;
+/** The reply of a first try. */
+function mayHaveCost(withdrawal: Withdrawal, fault: Fault): boolean {
+  return (fault.pod === undefined || fault.pod === withdrawal.pod) && fault.fromMs <= withdrawal.toMs && fault.toMs >= withdrawal.fromMs;
 }
 
 function findingOf(rule: string, withdrawal: Withdrawal, records: readonly string[]): Finding {

@@ -36,12 +36,12 @@ export function history(facts: Partial<History>): History {
 
 /** An abort of whatever is on, answered at once. */
 export function abort(atMs: number, stopped?: string, rest: Partial<Withdrawal> = {}): Withdrawal {
-  return { thread: 't', stops: 'any', signalIds: [], fromMs: atMs, toMs: atMs, answer: { withdrawn: [], ...(stopped === undefined ? {} : { stopped }) }, ...rest };
+  return { thread: 't', pod: 'b', stops: 'any', signalIds: [], fromMs: atMs, toMs: atMs, answer: { withdrawn: [], ...(stopped === undefined ? {} : { stopped }) }, ...rest };
 }
 
 /** A cancel of all that waits, answered at once. */
 export function cancel(atMs: number, withdrawn: readonly string[], rest: Partial<Withdrawal> = {}): Withdrawal {
-  return { thread: 't', fromMs: atMs, toMs: atMs, answer: { withdrawn }, ...rest };
+  return { thread: 't', pod: 'b', fromMs: atMs, toMs: atMs, answer: { withdrawn }, ...rest };
 }
 
 /** The last chunk of a run that was stopped on request. */

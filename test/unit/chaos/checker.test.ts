@@ -180,18 +180,21 @@ describe('signals that are taken back', () => {
   });
 
   test('one that an unanswered cancel may have taken is not lost; one that it can not have, is', () => {
-    const unanswered = (rest: object) => lostWith({ withdrawals: [{ thread: 't', fromMs: 1000, toMs: 4000, ...rest }] });
+    const unanswered = (rest: object) => lostWith({ withdrawals: [{ thread: 't', pod: 'b', fromMs: 1000, toMs: 4000, ...rest }] });
     expect(unanswered({})).toBe(0);
     expect(unanswered({ signalIds: ['a'] })).toBe(0);
     expect(unanswered({ signalIds: ['b'] })).toBe(1);
     expect(unanswered({ signalIds: [], stops: 'any' })).toBe(1);
     expect(unanswered({ thread: 'u' })).toBe(1);
     expect(unanswered({ fromMs: -20_000, toMs: -19_000 })).toBe(1);
+    expect(unanswered({ fromMs: 20_000, toMs: 21_000 })).toBe(1);
   });
 
   test('an answer that a fault was in the way of may not name all', () => {
     const withdrawals = [cancel(1000, [])];
     expect(lostWith({ withdrawals, faults: [fault(900, 1100)] })).toBe(0);
+    expect(lostWith({ withdrawals, faults: [fault(900, 1100, 'b')] })).toBe(0);
+    expect(lostWith({ withdrawals, faults: [fault(900, 1100, 'a')] })).toBe(1);
     expect(lostWith({ withdrawals, faults: [fault(1100, 1200)] })).toBe(1);
   });
 
@@ -297,6 +300,6 @@ describe('takeover', () => {
     // Another peer may have taken it and have died with it, but not for all of the time.
     expect(found(died, fault(3200, 3300, 'c'))).toEqual([]);
     expect(found(died, fault(3200, 3300, 'a'))).toEqual([]);
-    expect(found(died, { ...fault(1300, 1400, 'a'), kind: 'SIGSTOP' })).toEqual([`${6010 - 3300}`]);
+    expect(found(died, fault(1300, 1400, 'c'))).toEqual([`${6010 - 3100}`, `${6010 - 3400}`]);
   });
 });
