@@ -7,7 +7,7 @@ import type { AgentDefinition, AgentLookup } from '../contracts/agent.ts';
 import type { RunFacts, RunObserver } from '../contracts/observer.ts';
 import { newRunId, ownerOf, parseOwner } from '../contracts/thread.ts';
 import type { ThreadRef } from '../contracts/thread.ts';
-import type { Grant, InboxEntry, LeaseClaim, Settlement, SettleRequest, Taken, ThreadMailbox } from '../contracts/thread-mailbox.ts';
+import type { Grant, InboxEntry, LeaseClaim, Settlement, Taken, ThreadMailbox } from '../contracts/thread-mailbox.ts';
 import { backoffMs } from '../core/backoff.ts';
 import type { Clock } from '../core/clock.ts';
 import { errorMessage, isSignalsError } from '../core/errors.ts';
@@ -16,13 +16,11 @@ import { sleep } from '../core/waits.ts';
 import type { HeldLease, LeaseKeeper } from '../leases/lease-keeper.ts';
 import type { LeaseSettings } from '../leases/settings.ts';
 import { ArrivalFeed } from './arrival-feed.ts';
+import { endRun } from './end-run.ts';
 import { Run } from './run.ts';
 import type { RunResult } from './run.ts';
 import { RunOutput } from './run-output.ts';
 import { whileHeld } from './while-held.ts';
-
-/** For how long a draining instance offers a thread before it simply lets go of it. */
-const offerMs = 1000;
 
 /** With what the mailbox itself tries, for about a minute. */
 const spareTries = 8;
@@ -215,38 +213,9 @@ export class ThreadActor {
     return result;
   }
 
-  /** Ends the run's ownership. Until the store has answered, the lease is ours to its deadline and no longer. */
   async #settle(lease: HeldLease, consumed: readonly string[], returned: readonly string[]): Promise<Settlement> {
-    const goesOn = this.#draining ? { offerMs } : { next: this.#nextClaim() };
-    lease.stopRenewing();
-    const settlement = await this.#insist(lease, { thread: this.thread, grant: lease.grant, consumed, returned, ...goesOn });
-    const handedOver = settlement.offered === true && (await this.#endOffer(lease));
-    lease.drop(settlement.grant || handedOver ? 'transferred' : 'released');
-    return settlement;
-  }
-
-  /** Gives peers a moment to take the thread over. Answers whether one did; if not, the lease is released. */
-  async #endOffer(lease: HeldLease): Promise<boolean> {
-    await sleep(this.#context.clock, offerMs / 2);
-    try {
-      await this.#insist(lease, { thread: this.thread, grant: lease.grant, consumed: [] });
-      return false;
-    } catch (error) {
-      if (isSignalsError(error, 'SIG_LEASE_LOST')) return true;
-      throw error;
-    }
-  }
-
-  /** The very same request each time: if a first try succeeded and its reply was lost, the store recognizes it. */
-  async #insist(lease: HeldLease, request: SettleRequest): Promise<Settlement> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await this.#context.mailbox.settle(request);
-      } catch (error) {
-        if (!isSignalsError(error) || !error.retryable || lease.remainingMs() <= 0) throw error;
-        await sleep(this.#context.clock, backoffMs(attempt, 50, 1000), lease.signal);
-      }
-    }
+    const next = this.#draining ? {} : { next: this.#nextClaim() };
+    return await endRun(this.#context, lease, { thread: this.thread, grant: lease.grant, consumed, returned, ...next });
   }
 
   #nextClaim(): LeaseClaim {
