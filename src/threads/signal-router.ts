@@ -115,7 +115,6 @@ export class SignalRouter implements ThreadService, MailboxListener {
       thread,
       owner: grant.owner,
       runId,
-      waiting: 0,
       ...(grant.fencingToken === undefined ? {} : { fencingToken: grant.fencingToken }),
       ...(agentId === undefined ? {} : { agentId }),
       ...(runStartedAtMs === undefined ? {} : { runStartedAt: new Date(runStartedAtMs).toISOString() }),

@@ -28,7 +28,11 @@ export interface SendOutcome {
   readonly duplicate: boolean;
 }
 
-export interface OwnedThread extends ThreadState {
+/** What this instance knows of a thread that it owns; what waits there, the store knows. */
+export interface OwnedThread {
+  readonly thread: ThreadRef;
+  readonly owner: string;
+  readonly fencingToken?: number;
   readonly agentId?: string;
   readonly runId?: string;
   /** ISO 8601. */

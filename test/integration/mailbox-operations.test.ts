@@ -54,6 +54,16 @@ test('an abort that clears discards what waits, and only for the run that was me
   expect(await fleet.ran()).toEqual(['sleep 60000', 'after']);
 });
 
+test('the list of threads says what waits behind each run, and for how long its lease is good', async () => {
+  const [a, b] = [await fleet.pod('a'), await fleet.pod('b')];
+  const { runId, owner } = await fleet.send(a, thread, 'sleep 60000');
+  await fleet.hasRun('sleep 60000');
+  for (const text of ['one', 'two']) await fleet.queue(b, thread, text);
+  const state = { thread, owner, waiting: 3, leaseRemainingMs: expect.any(Number) as number };
+  expect(await get(a, '/v1/threads')).toMatchObject({ owned: [{ ...state, runId, agentId: 'scripted' }], waiting: [state] });
+  expect(await get(b, '/v1/threads')).toMatchObject({ owned: [], waiting: [state] });
+});
+
 test('a signal finds a run by its id alone, on whichever pod it is', async () => {
   const [a, b] = [await fleet.pod('a'), await fleet.pod('b')];
   const { runId } = await fleet.send(a, thread, 'sleep 700');

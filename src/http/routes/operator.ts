@@ -41,7 +41,7 @@ const instanceReport = z.object({
 });
 
 const threadsQuery = z.object({
-  /** At most so many waiting threads. */
+  /** At most so many of each kind. */
   limit: z.coerce
     .number({ error: 'must be a whole number from 1 to 1000' })
     .int({ error: 'must be a whole number from 1 to 1000' })
@@ -60,7 +60,7 @@ export function operatorRoutes({ service, operator }: OperatorRoutesOptions): Ro
     {
       method: 'get',
       path: '/v1/threads',
-      summary: 'Threads that this instance runs, and threads with waiting signals, oldest first, whoever owns them.',
+      summary: 'Threads that this instance runs, and threads with waiting signals, oldest first, whoever owns them; of each at most `limit`.',
       query: threadsQuery,
       answers: {
         200: {
@@ -70,7 +70,8 @@ export function operatorRoutes({ service, operator }: OperatorRoutesOptions): Ro
       },
       handle: async (request, response) => {
         const { limit } = parsed(threadsQuery, request.query, 'query');
-        response.json({ owned: service.owned(), waiting: await service.waiting(limit) });
+        const owned = service.owned().slice(0, limit).map(async run => ({ ...run, ...(await service.inspect(run.thread)) }));
+        response.json({ owned: await Promise.all(owned), waiting: await service.waiting(limit) });
       },
     },
     {

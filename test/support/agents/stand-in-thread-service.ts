@@ -15,7 +15,7 @@ export class StandInThreadService implements ThreadService {
   readonly sent: SendRequest[] = [];
   readonly aborts: { thread: ThreadRef; expectedRunId: string | undefined; clearPendingSignals?: boolean }[] = [];
   readonly follows: { thread: ThreadRef; after: string | undefined }[] = [];
-  ownedThreads: OwnedThread[] = [];
+  ownedThreads: (OwnedThread & ThreadState)[] = [];
   waitingThreads: ThreadState[] = [];
   /** Replaces the answer to `send`. */
   onSend: ((request: SendRequest) => Promise<SendOutcome> | SendOutcome) | undefined;
