@@ -1,7 +1,7 @@
 /** What the observer and the decorators share: tracer, instruments, how ids are shown, and who was acquired where. */
 
-import { metrics, SpanStatusCode, trace } from '@opentelemetry/api';
-import type { Attributes, Context, MeterProvider, Span, Tracer, TracerProvider } from '@opentelemetry/api';
+import { INVALID_TRACEID, metrics, SpanStatusCode, trace, TraceFlags } from '@opentelemetry/api';
+import type { Attributes, Context, MeterProvider, Span, SpanOptions, Tracer, TracerProvider } from '@opentelemetry/api';
 
 import type { ThreadRef } from '../contracts/thread.ts';
 import { threadLeaseKey } from '../contracts/thread.ts';
@@ -30,6 +30,17 @@ export interface InstrumentationOptions {
   readonly runTrace?: 'prompt' | 'parent' | 'link';
   /** Default 60000. */
   readonly promptLimitMs?: number;
+  /**
+   * The sampler keeps what lies below a span that it kept, and nothing else: then spans of a trace that is not kept need not be made
+   * to be thrown away. Default false.
+   */
+  readonly parentDecides?: boolean;
+}
+
+export interface StartedSpan {
+  readonly span: Span;
+  /** With the span as the current one. */
+  readonly within: Context;
 }
 
 export class Instrumentation {
@@ -42,6 +53,9 @@ export class Instrumentation {
   /** Of the drain that is on: what is given up now belongs to it. */
   drain: Context | undefined;
   readonly ids: ShownIds;
+  /** What is on now: read when it is asked for, since it changes several times with each signal. */
+  readonly active = { leases: 0, runs: 0 };
+  readonly #parentDecides: boolean;
 
   /** Throws `SIG_OPTION_INVALID`. */
   constructor(options: InstrumentationOptions = {}) {
@@ -52,9 +66,19 @@ export class Instrumentation {
     this.promptLimitMs = options.promptLimitMs ?? 60_000;
     this.runTrace = options.runTrace ?? 'prompt';
     this.ids = new ShownIds(options.hashIds ?? false);
+    this.#parentDecides = options.parentDecides ?? false;
     this.tracer = (options.tracerProvider ?? trace.getTracerProvider()).getTracer(scopeName, options.version);
     // No version: the streams backend counts on the same meter, and another would make the same metric twice.
     this.instruments = createInstruments((options.meterProvider ?? metrics.getMeterProvider()).getMeter(scopeName));
+    this.instruments.leaseActive.addCallback(result => result.observe(this.active.leases));
+    this.instruments.runActive.addCallback(result => result.observe(this.active.runs));
+  }
+
+  startSpan(name: string, options: SpanOptions, parent: Context): StartedSpan {
+    const above = this.#parentDecides ? trace.getSpan(parent) : undefined;
+    if (above && isDropped(above)) return { span: above, within: parent };
+    const span = this.tracer.startSpan(name, options, parent);
+    return { span, within: trace.setSpan(parent, span) };
   }
 
   threadAttributes(thread: ThreadRef): Attributes {
@@ -78,6 +102,12 @@ export function failSpan(on: Instrumentation, span: Span, error: unknown, thread
   span.setStatus({ code: SpanStatusCode.ERROR, message });
   const stack = error instanceof Error && error.stack ? { stack: shown(error.stack) } : {};
   span.recordException({ name: error instanceof Error ? error.name : typeof error, message, ...stack });
+}
+
+/** Not kept, and nothing below it will be. */
+function isDropped(span: Span): boolean {
+  const { traceFlags, traceId } = span.spanContext();
+  return (traceFlags & TraceFlags.SAMPLED) === 0 && traceId !== INVALID_TRACEID && !span.isRecording();
 }
 
 /** A closed set: our codes, and the class names of whatever else is thrown. */

@@ -74,14 +74,11 @@ class InstrumentedMailbox implements ThreadMailbox {
   }
 
   async deliver(request: DeliverRequest): Promise<Delivery> {
-    const { envelope, thread } = request;
+    const { thread } = request;
     const parent = senderContext(request);
-    const span = this.#on.tracer.startSpan(spanNames.signalRoute, { kind: SpanKind.PRODUCER }, parent);
+    const { span, within } = this.#on.startSpan(spanNames.signalRoute, { kind: SpanKind.PRODUCER }, parent);
     if (span.isRecording()) span.setAttributes(this.#shown.signalAttributes(request));
-    const within = trace.setSpan(parent, span);
-    // What travels is this span, so that the run appears under the decision that led to it.
-    const carrier = carrierOf(within);
-    const sent = carrier ? { ...request, envelope: { ...envelope, trace: carrier } } : request;
+    const sent = travelling(request, within);
     const at = this.#shown.begin(within);
     try {
       const delivery = await context.with(within, () => this.#inner.deliver(sent));
@@ -193,6 +190,15 @@ function senderContext(request: DeliverRequest): Context {
   const active = context.active();
   if (trace.getSpanContext(active) || !request.envelope.trace) return active;
   return contextOf(request.envelope.trace);
+}
+
+/** What travels is the current span, so that the run appears under the decision that led to it. */
+function travelling(request: DeliverRequest, within: Context): DeliverRequest {
+  const { envelope } = request;
+  const spanId = trace.getSpanContext(within)?.spanId;
+  if (spanId !== undefined && envelope.trace?.['traceparent']?.includes(spanId)) return request;
+  const carrier = carrierOf(within);
+  return carrier ? { ...request, envelope: { ...envelope, trace: carrier } } : request;
 }
 
 /** The store answered, and said no to the signal. */

@@ -9,7 +9,6 @@ import type {
   ObservableCounter,
   ObservableGauge,
   ObservableUpDownCounter,
-  UpDownCounter,
 } from '@opentelemetry/api';
 
 import type { SourceTrouble } from '../contracts/lifecycle.ts';
@@ -21,7 +20,6 @@ type NamesOf<Kind> = { [Name in keyof Table]: Table[Name]['kind'] extends Kind ?
 
 export type Instruments = Readonly<
   Record<NamesOf<'counter'>, Counter> &
-    Record<NamesOf<'updowncounter'>, UpDownCounter> &
     Record<NamesOf<'histogram'>, Histogram> &
     Record<NamesOf<'gauge'>, ObservableGauge> &
     Record<NamesOf<'observed counter'>, ObservableCounter> &
@@ -59,8 +57,6 @@ export const drainOutcomes = ['transferred', 'released', 'abandoned'] as const;
 export function createInstruments(meter: Meter): Instruments {
   const entries = Object.entries(metricTable).map(([name, metric]) => [name, createInstrument(meter, metric)]);
   const instruments = Object.fromEntries(entries) as Instruments;
-  instruments.leaseActive.add(0);
-  instruments.runActive.add(0);
   instruments.leaseTakeovers.add(0);
   instruments.leaseFenceRejections.add(0);
   instruments.streamRedeliveries.add(0);
@@ -73,10 +69,9 @@ export function createInstruments(meter: Meter): Instruments {
   return instruments;
 }
 
-function createInstrument(meter: Meter, metric: Table[keyof Table]): Counter | UpDownCounter | Histogram | Observable {
+function createInstrument(meter: Meter, metric: Table[keyof Table]): Counter | Histogram | Observable {
   const options: MetricOptions = { description: metric.description, unit: metric.unit };
   if (metric.kind === 'counter') return meter.createCounter(metric.name, options);
-  if (metric.kind === 'updowncounter') return meter.createUpDownCounter(metric.name, options);
   if (metric.kind === 'gauge') return meter.createObservableGauge(metric.name, options);
   if (metric.kind === 'observed counter') return meter.createObservableCounter(metric.name, options);
   if (metric.kind === 'observed updowncounter') return meter.createObservableUpDownCounter(metric.name, options);

@@ -89,7 +89,7 @@ export class LeaseRecorder {
   show(record: OperationRecord, durationMs: number): Span {
     const { operation, outcome, at, attributes, links, error } = record;
     const endReason = operation === 'acquire' ? undefined : endReasonOf[outcome];
-    const span = this.#on.tracer.startSpan(
+    const { span } = this.#on.startSpan(
       spanNameOf[operation],
       {
         startTime: at.start.wallMs,

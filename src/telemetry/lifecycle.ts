@@ -1,6 +1,6 @@
 /** What happens to an instance as a whole: `runtime.drain` and `config.reload`. */
 
-import { context, ROOT_CONTEXT, SpanStatusCode, trace } from '@opentelemetry/api';
+import { context, ROOT_CONTEXT, SpanStatusCode } from '@opentelemetry/api';
 
 import { failSpan } from './instrumentation.ts';
 import type { Instrumentation } from './instrumentation.ts';
@@ -16,8 +16,7 @@ export async function observeDrain<T extends { readonly abandoned: number }>(
   work: () => Promise<T>,
 ): Promise<T> {
   const startedMs = performance.now();
-  const span = on.tracer.startSpan(spanNames.runtimeDrain, {}, ROOT_CONTEXT);
-  const within = trace.setSpan(ROOT_CONTEXT, span);
+  const { span, within } = on.startSpan(spanNames.runtimeDrain, {}, ROOT_CONTEXT);
   on.drain = within;
   try {
     const result = await context.with(within, work);
@@ -42,7 +41,7 @@ export interface Reload {
 
 /** One set of settings that was read again. `source`: where it came from, a closed set. */
 export function observeReload<T extends Reload>(on: Instrumentation, source: string, apply: () => T): T {
-  const span = on.tracer.startSpan(spanNames.configReload, { attributes: { [spanKeys.source]: source } }, ROOT_CONTEXT);
+  const { span } = on.startSpan(spanNames.configReload, { attributes: { [spanKeys.source]: source } }, ROOT_CONTEXT);
   try {
     const result = apply();
     on.instruments.configReloads.add(1, { [keys.outcome]: result.status });

@@ -63,7 +63,7 @@ export const spanKeys = {
 } as const;
 
 /** `observed...` are read when they are asked for; so is a gauge. */
-export type MetricKind = 'counter' | 'updowncounter' | 'histogram' | 'gauge' | 'observed counter' | 'observed updowncounter';
+export type MetricKind = 'counter' | 'histogram' | 'gauge' | 'observed counter' | 'observed updowncounter';
 
 interface Metric {
   readonly name: string;
@@ -95,7 +95,7 @@ export const metricTable = {
   },
   leaseActive: {
     name: 'signals.lease.active',
-    kind: 'updowncounter',
+    kind: 'observed updowncounter',
     unit: '{lease}',
     description: 'Leases that this instance holds.',
   },
@@ -152,7 +152,7 @@ export const metricTable = {
   },
   runActive: {
     name: 'signals.run.active',
-    kind: 'updowncounter',
+    kind: 'observed updowncounter',
     unit: '{run}',
     description: 'Runs that are on in this instance.',
   },

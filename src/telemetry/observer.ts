@@ -24,7 +24,7 @@ export class TelemetryObserver implements Observer {
   }
 
   held(_key: string): void {
-    this.#on.instruments.leaseActive.add(1);
+    this.#on.active.leases++;
   }
 
   renewed(_key: string, headroom: number): void {
@@ -32,7 +32,7 @@ export class TelemetryObserver implements Observer {
   }
 
   ended(key: string, end: HoldEnd, heldMs: number): void {
-    this.#on.instruments.leaseActive.add(-1);
+    this.#on.active.leases--;
     this.#on.instruments.leaseHoldDuration.record(heldMs / 1000, { [keys.endReason]: end });
     // What ended in order was forgotten by whoever ended it; by now the key may be held again.
     if (end !== 'transferred' && end !== 'released') this.#on.leases.ended(key);
@@ -55,18 +55,17 @@ export class TelemetryObserver implements Observer {
     const startedMs = performance.now();
     const key = threadLeaseKey(facts.thread);
     const { parent, links } = this.#origin(facts, key);
-    const span = this.#on.tracer.startSpan(spanNames.threadRun, { kind: SpanKind.CONSUMER, links }, parent);
+    const { span, within: runContext } = this.#on.startSpan(spanNames.threadRun, { kind: SpanKind.CONSUMER, links }, parent);
     if (span.isRecording()) span.setAttributes(this.#attributes(facts));
-    const runContext = trace.setSpan(parent, span);
     this.#on.leases.runStarted(key, facts.runId, runContext);
-    this.#on.instruments.runActive.add(1);
+    this.#on.active.runs++;
     let over = false;
     return {
       within: work => context.with(runContext, work),
       end: (reason, error) => {
         if (over) return;
         over = true;
-        this.#on.instruments.runActive.add(-1);
+        this.#on.active.runs--;
         const seconds = (performance.now() - startedMs) / 1000;
         this.#on.instruments.runDuration.record(seconds, { [keys.endReason]: reason });
         if (span.isRecording()) this.#endRun(span, facts.thread, reason, error);

@@ -29,7 +29,7 @@ import { PrometheusText } from './setup/prometheus-text.ts';
 import { hashedTopics } from './setup/hashed-topics.ts';
 import { createResource } from './setup/resource.ts';
 import type { Identity } from './setup/resource.ts';
-import { createSampler } from './setup/sampler.ts';
+import { createSampler, leavesToParent } from './setup/sampler.ts';
 import { ShownIds } from './shown-ids.ts';
 import { parseTraceSettings } from './trace-settings.ts';
 import type { TraceSettings } from './trace-settings.ts';
@@ -54,6 +54,8 @@ export const metricsContentType = 'text/plain; version=0.0.4; charset=utf-8';
 const seriesLimit = 500;
 
 interface Started {
+  /** Another SDK may keep what it likes. */
+  readonly ownTraces: boolean;
   readonly metricsText: (() => Promise<string>) | undefined;
   readonly stops: readonly (() => Promise<void>)[];
 }
@@ -63,13 +65,15 @@ export function startTelemetry(options: TelemetryOptions): Promise<Telemetry> {
   // Asynchronous only to the outside, so that a resource that has to be asked for can come later.
   return new Promise(resolve => {
     const tracing = parseTraceSettings(options.environment);
-    resolve(telemetryOf(start(options, tracing), tracing, options.logger));
+    const started = start(options, tracing);
+    const parentDecides = started.ownTraces && leavesToParent(options.environment);
+    resolve(telemetryOf(started, { ...tracing, parentDecides }, options.logger));
   });
 }
 
 function start(options: TelemetryOptions, tracing: TraceSettings): Started {
   const { environment, logger } = options;
-  if (isDisabled(environment)) return { metricsText: undefined, stops: [] };
+  if (isDisabled(environment)) return { ownTraces: false, metricsText: undefined, stops: [] };
   const endpoints = {
     traces: otlpEndpoint(environment, 'traces', logger),
     metrics: otlpEndpoint(environment, 'metrics', logger),
@@ -87,10 +91,11 @@ function start(options: TelemetryOptions, tracing: TraceSettings): Started {
     registerContext();
     if (endpoints.traces !== undefined) stops.push(startTraces(endpoints.traces, resource, options, tracing));
   }
-  if (foreign.metrics) return { metricsText: undefined, stops };
+  const ownTraces = !foreign.traces;
+  if (foreign.metrics) return { ownTraces, metricsText: undefined, stops };
   const text = new PrometheusText(seriesLimit, logger);
   stops.push(startMetrics([text, ...otlpReader(endpoints.metrics, options)], resource));
-  return { metricsText: () => text.text(), stops };
+  return { ownTraces, metricsText: () => text.text(), stops };
 }
 
 /** Also without an exporter: the trace of whoever calls us is passed on, whether we add to it or not. */

@@ -3,7 +3,7 @@
 import { SignalsError } from '../core/errors.ts';
 import type { InstrumentationOptions } from './instrumentation.ts';
 
-export type TraceSettings = Pick<InstrumentationOptions, 'hashIds' | 'renewalSampling' | 'runTrace' | 'promptLimitMs'>;
+export type TraceSettings = Pick<InstrumentationOptions, 'hashIds' | 'renewalSampling' | 'runTrace' | 'promptLimitMs' | 'parentDecides'>;
 
 const runTraces = ['prompt', 'parent', 'link'] as const;
 

@@ -338,9 +338,12 @@ test('an endpoint that is no URL stops the start with its name, without its cred
 });
 
 test('how traces are drawn can be set, and a setting that makes no sense stops the start', async () => {
-  expect((await start()).tracing).toEqual({});
+  expect((await start()).tracing).toEqual({ parentDecides: true });
   const { tracing } = await start({ TRACE_HASH_IDS: 'true', TRACE_RENEWALS: '1', TRACE_RUNS: 'link', TRACE_PROMPT_LIMIT_MS: '5000' });
-  expect(tracing).toEqual({ hashIds: true, renewalSampling: 1, runTrace: 'link', promptLimitMs: 5000 });
+  expect(tracing).toEqual({ hashIds: true, renewalSampling: 1, runTrace: 'link', promptLimitMs: 5000, parentDecides: true });
+  for (const sampler of ['traceidratio', 'always_on']) {
+    expect((await start({ OTEL_TRACES_SAMPLER: sampler })).tracing, 'each span is decided on').toEqual({ parentDecides: false });
+  }
   await expect(start({ TRACE_RUNS: 'sometimes' })).rejects.toThrow('TRACE_RUNS must be one of prompt, parent, link, got "sometimes"');
   await expect(start({ TRACE_RENEWALS: '-1' })).rejects.toMatchObject({ code: 'SIG_SETTINGS_INVALID' });
   await expect(start({ TRACE_HASH_IDS: 'yes' })).rejects.toThrow('TRACE_HASH_IDS must be true or false, got "yes"');

@@ -38,6 +38,11 @@ export function createSampler(environment: Environment, logger: Logger): Sampler
   }
 }
 
+/** Whether what is below a span is kept if and only if the span is; roots alone are decided on. */
+export function leavesToParent(environment: Environment): boolean {
+  return !['always_on', 'always_off', 'traceidratio'].includes(textOf(environment['OTEL_TRACES_SAMPLER']) ?? '');
+}
+
 function ratioOf(environment: Environment, logger: Logger): number {
   const text = textOf(environment['OTEL_TRACES_SAMPLER_ARG']);
   const ratio = Number(text ?? 1);
