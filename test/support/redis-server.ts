@@ -28,15 +28,23 @@ export interface RedisServer {
   stop(): Promise<void>;
 }
 
+/** Below what the system gives to outgoing connections: one of those could take a port before its server does. */
+const firstPort = 15_000;
+const lastPort = 32_000;
+
 export async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  return address.port;
+  for (;;) {
+    const port = firstPort + Math.floor(Math.random() * (lastPort - firstPort));
+    const server = createServer();
+    const isFree = await new Promise<boolean>(resolve => {
+      server.once('error', () => resolve(false));
+      server.listen(port, '127.0.0.1', () => resolve(true));
+    });
+    if (!isFree) continue;
+    server.close();
+    await once(server, 'close');
+    return port;
+  }
 }
 
 export interface RedisServerOptions {
