@@ -36,7 +36,7 @@ import { TelemetryObserver } from './telemetry/observer.ts';
 import { startRuntimeMetrics } from './telemetry/runtime-metrics.ts';
 import type { Backlog } from './telemetry/runtime-metrics.ts';
 import type { Telemetry } from './telemetry/setup.ts';
-import { OwnedThreads } from './threads/owned-threads.ts';
+import { OwnedThreads, spareLimitMs } from './threads/owned-threads.ts';
 import { SignalRouter } from './threads/signal-router.ts';
 import { Sweeper } from './threads/sweeper.ts';
 
@@ -177,7 +177,7 @@ export class Runtime {
     this.#lifecycle.happened({ type: 'drain_started', ownedThreads: this.#owned.size, timeoutMs: drainTimeoutMs });
     // First nothing more is taken; those who still send here for a moment are served, and led elsewhere.
     for (const port of this.#ports) port.letGo();
-    const drained = observeDrain(this.#instrumentation, () => this.#owned.drain(drainTimeoutMs, stopLimits.agentsMs));
+    const drained = observeDrain(this.#instrumentation, () => this.#owned.drain(drainTimeoutMs, stopLimits.agentsMs - spareLimitMs));
     await this.#step('sweeps', () => withLimit(systemClock, stopLimits.sweepsMs, 'the sweep', this.#sweeper.stop()));
     await sleep(systemClock, settings.drainDelayMs);
     const { stopped, abandoned } = await drained;

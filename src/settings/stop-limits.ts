@@ -3,7 +3,7 @@
 export const stopLimits = {
   /** Beside the drain, which is longer. */
   sweepsMs: 2000,
-  /** Agents that were aborted at the end of the drain. */
+  /** Agents that were aborted at the end of the drain; the last of it to give back what those were given that do not stop. */
   agentsMs: 5000,
   requestsMs: 2000,
   /** Whatever was started beside. Within it, what Events are still to be sent. */

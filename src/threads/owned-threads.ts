@@ -8,7 +8,7 @@ import { ThreadActor } from './thread-actor.ts';
 import type { ThreadActorContext } from './thread-actor.ts';
 
 /** The store may be away, and an exit must not wait for it. */
-const spareLimitMs = 1000;
+export const spareLimitMs = 1000;
 
 export class OwnedThreads {
   readonly #context: ThreadActorContext;

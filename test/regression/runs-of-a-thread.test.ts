@@ -41,9 +41,9 @@ test('4: between a run and its queued follow-ups nobody else can get the thread'
 
 test('13: a tool call that a drain can not interrupt ends before anybody else owns the thread', async () => {
   const a = await fleet.pod('a', { MASTRA_AGENT_THREAD_LEASE_DRAIN_TIMEOUT_MS: '300' });
+  await fleet.pod('b'); // before the run: on a busy machine its start takes longer than the tool
   await fleet.send(a, thread, 'tool 2500');
   await fleet.hasRun('tool 2500');
-  await fleet.pod('b');
   a.kill('SIGTERM');
   expect(await a.exited()).toBe(0);
   await until('b ran it again', async () => (await fleet.ran()).length === 2);
