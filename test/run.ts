@@ -11,7 +11,7 @@ import { runVitest } from './support/vitest-report.ts';
 import type { Counts } from './support/vitest-report.ts';
 
 /** Programs that tests start, and the Debian packages that have them. */
-const programs = { 'redis-server': 'redis-server', prometheus: 'prometheus', promtool: 'prometheus' } as const;
+const programs = { 'redis-server': 'redis-server', prometheus: 'prometheus', promtool: 'prometheus', openssl: 'openssl' } as const;
 
 const root = join(import.meta.dirname, '..');
 const bin = join(root, 'node_modules', '.bin');

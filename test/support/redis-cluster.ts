@@ -34,6 +34,11 @@ interface Member {
 
 class Cluster implements RedisCluster {
   #members: Member[] = [];
+  readonly #configOf: () => Promise<readonly string[]>;
+
+  constructor(configOf: () => Promise<readonly string[]>) {
+    this.#configOf = configOf;
+  }
 
   get nodes(): readonly RedisServer[] {
     return this.#members.map(({ server }) => server);
@@ -114,7 +119,7 @@ class Cluster implements RedisCluster {
   async #launch(): Promise<Member> {
     const busPort = await freePort();
     const config = ['cluster-enabled yes', `cluster-port ${busPort}`, 'cluster-node-timeout 2000', 'cluster-allow-replica-migration no'];
-    const server = await startRedis({ config: [...config, 'cluster-require-full-coverage no'] });
+    const server = await startRedis({ config: [...config, 'cluster-require-full-coverage no', ...(await this.#configOf())] });
     const admin = new Redis(server.port, '127.0.0.1');
     admin.on('error', () => {}); // tests end servers
     const id = String(await admin.call('CLUSTER', 'MYID'));
@@ -168,8 +173,12 @@ async function pipelined(admin: Redis, commands: readonly [string, ...(string | 
   return replies;
 }
 
-export async function startRedisCluster(primaries = 3): Promise<RedisCluster> {
-  const cluster = new Cluster();
+/** `configOf`: more lines of redis.conf, asked for once per node. */
+export async function startRedisCluster(
+  primaries = 3,
+  configOf: () => Promise<readonly string[]> = () => Promise.resolve([]),
+): Promise<RedisCluster> {
+  const cluster = new Cluster(configOf);
   await cluster.start(primaries);
   return cluster;
 }

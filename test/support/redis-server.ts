@@ -97,7 +97,7 @@ async function launch(configFile: string, port: number, sentinel: boolean): Prom
   child.on('error', error => {
     throw new Error(`redis-server could not be started (npm test installs it): ${error.message}`);
   });
-  const probe = new Redis(port, '127.0.0.1', { lazyConnect: true, retryStrategy: () => null });
+  const probe = new Redis(port, '127.0.0.1', { lazyConnect: true, enableReadyCheck: false, retryStrategy: () => null });
   probe.on('error', () => {});
   await until(`redis on ${port} answers`, async () => {
     if (child.exitCode !== null) throw new Error(`redis-server exited with ${child.exitCode}`);
