@@ -245,7 +245,8 @@ export class RedisMailbox implements ThreadMailbox {
   }
 
   follow(request: FollowRequest): Promise<AsyncIterable<OutputChunk>> {
-    return followOutput({ client: this.#client, channels: this.#channels, keys: this.#keys, clock: this.#clock }, request);
+    const retentionMs = this.#limits.outputRetentionMs;
+    return followOutput({ client: this.#client, channels: this.#channels, keys: this.#keys, clock: this.#clock, retentionMs }, request);
   }
 
   due(limit: number): Promise<ThreadRef[]> {

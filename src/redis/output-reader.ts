@@ -25,6 +25,8 @@ interface OutputSource {
   channels: ShardedChannels;
   keys: RedisKeys;
   clock: Clock;
+  /** For how long output is kept after the last chunk. */
+  retentionMs: number;
 }
 
 interface Row extends OutputChunk {
@@ -64,8 +66,8 @@ async function* readOutput(source: OutputSource, request: FollowRequest, start: 
       if (hints.takeDoubt()) {
         const end = await endOf(source, keys);
         if (compareIds(end, cursor) < 0) {
-          // Gone is what was kept for long enough. What ends before the position that was read has lost something.
-          if (end !== streamStart) yield { id: end, chunk: missedChunk(cursor, end) };
+          // What was kept for long enough may go. Anything else that ends before the position that was read has lost something.
+          if (end !== streamStart || !(await hasExpired(source, cursor))) yield { id: end, chunk: missedChunk(cursor, end) };
           cursor = end;
           continue;
         }
@@ -96,6 +98,16 @@ async function endOf({ client, clock }: OutputSource, keys: ThreadKeys): Promise
     return last[0]?.[0] ?? streamStart;
   } catch (error) {
     throw storeError('finding the end of the output', error);
+  }
+}
+
+/** Whether output whose last chunk was this one is no longer kept, by the server's clock, of which positions are made. */
+async function hasExpired({ client, clock, retentionMs }: OutputSource, last: string): Promise<boolean> {
+  try {
+    const [seconds] = await repeatable(clock, () => client.time());
+    return Number(seconds) * 1000 - Number.parseInt(last, 10) >= retentionMs - 1000;
+  } catch (error) {
+    throw storeError('reading the time', error);
   }
 }
 

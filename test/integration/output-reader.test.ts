@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 
 import { threadLeaseKey } from '../../src/contracts/thread.ts';
-import type { Grant } from '../../src/contracts/thread-mailbox.ts';
+import type { Grant, MailboxLimits } from '../../src/contracts/thread-mailbox.ts';
 import { RedisBackend } from '../../src/redis/backend.ts';
 import { RedisKeys } from '../../src/redis/keys.ts';
 import { Follower, limits, text, words } from '../contract/mailbox.harness.ts';
@@ -21,14 +21,18 @@ let backend: RedisBackend;
 beforeEach(async () => {
   redis = await startRedis();
   client = new Redis(redis.url);
-  backend = new RedisBackend({ source: { url: redis.url }, keyPrefix: 'test', limits });
-  await backend.connect();
+  await open(limits);
 });
 afterEach(async () => {
   await backend.close(1000);
   client.disconnect();
   await redis.stop();
 });
+
+async function open(of: MailboxLimits): Promise<void> {
+  backend = new RedisBackend({ source: { url: redis.url }, keyPrefix: 'test', limits: of });
+  await backend.connect();
+}
 
 async function wake(id: string): Promise<Grant> {
   const signal = { id, type: 'user', contents: id, createdAt: '2026-01-01T00:00:00.000Z' };
@@ -60,11 +64,13 @@ test('a reader who comes back when its output has expired is told so before anyt
 });
 
 test('a reader who stays and has read all misses nothing when that expires', async () => {
+  await backend.close(1000);
+  await open({ ...limits, outputRetentionMs: 1000 });
   const grant = await wake('s');
   const reader = await Follower.start(backend.mailbox, thread);
   await backend.mailbox.append(thread, grant, text('1'));
   await reader.has(1);
-  await client.del(out);
+  await until('it has expired', async () => (await client.exists(out)) === 0);
   const gets = async () => Number(/cmdstat_xrevrange:calls=(\d+)/.exec(await client.info('commandstats'))?.[1] ?? 0);
   const before = await gets();
   await dropConnections();
@@ -85,5 +91,15 @@ test('a reader is told at once when the store has lost what it has read', async 
   await dropConnections();
   expect((await reader.has(3))[2]).toEqual({ id: first?.id, chunk: { type: 'signals-missed', payload: { after: second?.id, until: first?.id } } });
   expect(await client.exists(new RedisKeys('test').lease(threadLeaseKey(thread)).lease)).toBe(1);
+  await reader.stop();
+});
+
+test('a reader is told at once when the store has lost everything', async () => {
+  const reader = await Follower.start(backend.mailbox, thread);
+  await backend.mailbox.append(thread, await wake('s'), text('1'));
+  const [first] = await reader.has(1);
+  await client.del(out);
+  await dropConnections();
+  expect((await reader.has(2))[1]).toEqual({ id: '0-0', chunk: { type: 'signals-missed', payload: { after: first?.id, until: '0-0' } } });
   await reader.stop();
 });
