@@ -27,10 +27,15 @@ export class Marks {
   readonly plainPorts = new Map<number, number>();
   /** By signal: bytes in use after a collection. */
   readonly heaps = new Map<string, number>();
+  /** Processes that end with this one, however it ends. */
+  readonly #children = new Set<number>();
   readonly #directory = mkdtempSync(join(tmpdir(), 'signals-bench-'));
   readonly #server: Server;
 
   private constructor() {
+    process.once('exit', () => {
+      for (const pid of this.#children) process.kill(pid, 'SIGKILL');
+    });
     this.#server = createServer(socket => {
       createInterface(socket).on('line', line => this.#keep(JSON.parse(line) as Mark));
     });
@@ -47,6 +52,12 @@ export class Marks {
     return join(this.#directory, 'marks');
   }
 
+  /** Ends with this process unless it has ended before. */
+  holdOn(child: { pid: number; exited(): Promise<unknown> }): void {
+    this.#children.add(child.pid);
+    void child.exited().then(() => this.#children.delete(child.pid));
+  }
+
   close(): void {
     this.#server.close();
     rmSync(this.#directory, { recursive: true, force: true });
@@ -59,8 +70,8 @@ export class Marks {
   }
 }
 
-export function startBenchPod(name: string, redis: RedisServer, marks: Marks, env: Record<string, string> = {}): Promise<RuntimeProcess> {
-  return startRuntime({
+export async function startBenchPod(name: string, redis: RedisServer, marks: Marks, env: Record<string, string> = {}): Promise<RuntimeProcess> {
+  const pod = await startRuntime({
     name,
     env: {
       REDIS_URL: redis.url,
@@ -72,6 +83,8 @@ export function startBenchPod(name: string, redis: RedisServer, marks: Marks, en
       ...env,
     },
   });
+  marks.holdOn(pod);
+  return pod;
 }
 
 /** Answers the signal's id. */
