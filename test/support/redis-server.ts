@@ -8,6 +8,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import type { Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -30,21 +31,42 @@ export interface RedisServer {
 
 /** Below what the system gives to outgoing connections: one of those could take a port before its server does. */
 const firstPort = 15_000;
-const lastPort = 32_000;
+const blocks = 150;
+const blockSize = 100;
 
+/** The first port of those that are this process's: it listens there for as long as it lives, so that no other takes the block. */
+let ownBlock: Promise<number> | undefined;
+let lastGiven = 0;
+
+/** On the loopback. Not one that was given out lately: whoever asked for it may not listen yet. */
 export async function freePort(): Promise<number> {
+  const block = await (ownBlock ??= takeBlock());
   for (;;) {
-    const port = firstPort + Math.floor(Math.random() * (lastPort - firstPort));
-    const server = createServer();
-    const isFree = await new Promise<boolean>(resolve => {
-      server.once('error', () => resolve(false));
-      server.listen(port, '127.0.0.1', () => resolve(true));
-    });
-    if (!isFree) continue;
+    lastGiven = (lastGiven % (blockSize - 1)) + 1;
+    const port = block + lastGiven;
+    const server = await listenOn(port);
+    if (!server) continue;
     server.close();
     await once(server, 'close');
     return port;
   }
+}
+
+async function takeBlock(): Promise<number> {
+  for (;;) {
+    const port = firstPort + blockSize * Math.floor(Math.random() * blocks);
+    const guard = await listenOn(port);
+    guard?.unref();
+    if (guard) return port;
+  }
+}
+
+function listenOn(port: number): Promise<Server | undefined> {
+  const server = createServer();
+  return new Promise(resolve => {
+    server.once('error', () => resolve(undefined));
+    server.listen(port, '127.0.0.1', () => resolve(server));
+  });
 }
 
 export interface RedisServerOptions {
