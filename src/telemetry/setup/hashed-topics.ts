@@ -1,6 +1,7 @@
 /**
  * Topics on the spans of `RedisStreamsPubSub` are its users' words and may hold ids of threads. Where ids are hashed, so are they,
- * whoever made the backend: in an agent's module it knows no settings of ours.
+ * whoever made the backend: in an agent's module it knows no settings of ours. Another SDK, where one is registered, gets them as they
+ * are.
  */
 
 import type { SpanProcessor } from '@opentelemetry/sdk-trace';
