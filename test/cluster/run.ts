@@ -29,10 +29,19 @@ const namespaces = ['unshare', '--net', '--mount', '--pid', '--fork', '--kill-ch
 
 function main(): void {
   process.env['PATH'] = env.PATH;
-  provide();
-  const { passed, failed } = inNewCluster(process.argv.slice(2));
+  const { passed, failed } = run();
   console.log(`${passed} passed, ${failed} failed`);
   process.exitCode = failed > 0 ? 1 : 0;
+}
+
+function run(): Counts {
+  try {
+    provide();
+    return inNewCluster(process.argv.slice(2));
+  } catch (error) {
+    console.error(error);
+    return { passed: 0, failed: 1 };
+  }
 }
 
 function provide(): void {

@@ -28,7 +28,7 @@ export interface Failure {
  * Each sends one signal after the other to threads of all, and the same again under its id until it is accepted. Half of them keep their
  * connections, and so their pod for as long as it lets them; the others open one for each request.
  */
-const senders = 10;
+const senders = 25;
 
 export class Traffic {
   readonly acceptances: Acceptance[] = [];
