@@ -6,8 +6,6 @@ import type { Acceptance, Fault, History, Withdrawal } from './history.ts';
 
 /** Longest time after which a request that got no answer may still take effect: that of the longest fault, and then some. */
 const lateEffectMs = 10_000;
-/** A signal that has waited for longer than this was not there to be taken back: it ran, or was lost before. */
-const longestWaitMs = 15_000;
 /** From the answer to an abort until its run acts no more, where no fault is in the way: a hint, on pods that share the processors. */
 const promptMs = 750;
 /** For how long after a fault hints may be missing: its connections come back with a backoff of at most a second. */
@@ -20,13 +18,24 @@ export function withdrawnIn(history: History): (acceptance: Acceptance) => boole
   const stopped = stoppedRuns(history);
   const givenToStopped = new Set(history.given.filter(({ runId }) => stopped.has(runId)).flatMap(({ signalIds }) => signalIds));
   return acceptance =>
-    known.has(acceptance.id) || givenToStopped.has(acceptance.id) || unsure.some(withdrawal => mayCover(withdrawal, acceptance));
+    known.has(acceptance.id) || givenToStopped.has(acceptance.id) ||
+    unsure.some(withdrawal => mayCover(withdrawal, acceptance) && !wasOvertaken(history, acceptance, withdrawal.fromMs));
+}
+
+/**
+ * Whether one that was accepted later, and may not run before it, had run by then: it did not wait any more then, and was not there to
+ * be taken back. How long it has waited says nothing: what is only kept waits for the next run.
+ */
+function wasOvertaken({ acceptances, notes }: History, { thread, agent, turn, atMs }: Acceptance, byMs: number): boolean {
+  const later = acceptances.filter(one => one.thread === thread && one.agent === agent && one.turn === turn && one.fromMs > atMs);
+  const ids = new Set(later.map(({ id }) => id));
+  return notes.some(note => note.signalId !== undefined && ids.has(note.signalId) && note.atMs < byMs);
 }
 
 /** A first try may have taken it back whose reply was lost, so that the answer does not name it. */
-function mayCover({ thread, signalIds, fromMs, toMs, answer }: Withdrawal, acceptance: Acceptance): boolean {
+function mayCover({ thread, signalIds, toMs, answer }: Withdrawal, acceptance: Acceptance): boolean {
   if (thread !== acceptance.thread || !(signalIds?.includes(acceptance.id) ?? true)) return false;
-  return acceptance.fromMs <= (answer ? toMs : toMs + lateEffectMs) && acceptance.atMs >= fromMs - longestWaitMs;
+  return acceptance.fromMs <= (answer ? toMs : toMs + lateEffectMs);
 }
 
 /** Runs that say that they were stopped on request. */
