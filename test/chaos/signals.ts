@@ -1,7 +1,7 @@
 /** S1, S2 and S4 in a history: every accepted signal runs, in order, and is repeated only where a fault explains it. */
 
 import type { Finding } from './finding.ts';
-import { describeFault, describeNote } from './history.ts';
+import { describeFault, describeNote, describeWithdrawal } from './history.ts';
 import type { Acceptance, Fault, History, Note } from './history.ts';
 import { withdrawnIn } from './withdrawals.ts';
 
@@ -15,7 +15,14 @@ export function findLost(history: History): Finding[] {
   return acceptances
     .filter(({ id, action }) => action !== 'discard' && !ran.has(id) && !deadLettered.has(id))
     .filter(acceptance => !withdrawn(acceptance))
-    .map(acceptance => ({ rule: 'an accepted signal never ran', thread: acceptance.thread, records: [describe(acceptance)] }));
+    .map(acceptance => ({ rule: 'an accepted signal never ran', thread: acceptance.thread, records: [describe(acceptance), ...whatCameAfter(history, acceptance)] }));
+}
+
+/** What is asked first about one that was lost. */
+function whatCameAfter({ notes, withdrawals }: History, { thread, atMs }: Acceptance): string[] {
+  const taken = withdrawals.filter(one => one.thread === thread && one.toMs >= atMs).slice(0, 5);
+  const ran = notes.filter(note => note.thread === thread && note.atMs >= atMs && note.event === 'start').slice(0, 5);
+  return [...taken.map(describeWithdrawal), ...ran.map(describeNote)];
 }
 
 /** The notes of each signal that ran more than once. */
