@@ -74,6 +74,7 @@
 {{- end }}
 
 {{- define "signals-runtime.redisEnv" -}}
+{{- include "signals-runtime.variable" (list "BACKEND_MODULE" .Values.backend.module) }}
 {{- $redis := .Values.redis }}
 {{- $auth := $redis.auth }}
 {{- $own := include "signals-runtime.fullname" . }}

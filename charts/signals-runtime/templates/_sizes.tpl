@@ -1,7 +1,7 @@
 {{/* Numbers that follow from others. */}}
 
 {{- define "signals-runtime.embedded" -}}
-{{- if eq .Values.redis.mode "embedded" }}true{{ end }}
+{{- if and (eq .Values.redis.mode "embedded") (not .Values.backend.module) }}true{{ end }}
 {{- end }}
 
 {{- define "signals-runtime.autoscaled" -}}
@@ -10,7 +10,7 @@
 
 {{- define "signals-runtime.replicas" -}}
 {{- if kindIs "invalid" .Values.replicaCount }}
-{{- include "signals-runtime.embedded" . | eq "true" | ternary 1 3 }}
+{{- eq .Values.redis.mode "embedded" | ternary 1 3 }}
 {{- else }}
 {{- .Values.replicaCount }}
 {{- end }}

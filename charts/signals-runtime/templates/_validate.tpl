@@ -5,7 +5,7 @@ be by itself is in values.schema.json.
 
 {{- define "signals-runtime.validate" -}}
 {{- $problems := list }}
-{{- range list "redis" "scaling" "disruption" "settings" "drain" "access" "agents" "monitoring" "environment" }}
+{{- range list "redis" "backend" "scaling" "disruption" "settings" "drain" "access" "agents" "monitoring" "environment" }}
 {{- $found := include (printf "signals-runtime.problems.%s" .) $ }}
 {{- $problems = concat $problems (splitList "\n" $found | compact) }}
 {{- end }}
@@ -51,6 +51,12 @@ redis.auth.existingSecret and values of redis.auth are both set; one of the two 
 {{- end }}
 {{- if and (eq $redis.mode "embedded") (or $auth.existingSecret $auth.username $auth.password $redis.tls.enabled) }}
 redis.mode is embedded, but redis.auth or redis.tls is set; set redis.mode and the address
+{{- end }}
+{{- end }}
+
+{{- define "signals-runtime.problems.backend" -}}
+{{- if and .Values.backend.module (ne .Values.redis.mode "embedded") }}
+{{ printf "backend.module is set beside redis.mode %s; one of the two keeps the threads" .Values.redis.mode }}
 {{- end }}
 {{- end }}
 

@@ -30,6 +30,9 @@ const refused: Readonly<Record<string, readonly [values: Values, said: string, o
     { redis: { ...withRedis.redis, auth: { existingSecret: 's', password: 'p' } } }, 'redis.auth.existingSecret and values of redis.auth',
   ],
   'a password and no Redis': [{ redis: { auth: { password: 'p' } } }, 'redis.mode is embedded, but redis.auth'],
+  'a backend of one\'s own beside a Redis': [
+    { ...withRedis, backend: { module: './own.mjs' } }, 'backend.module is set beside redis.mode standalone',
+  ],
   'HPA and KEDA': [
     { ...withRedis, autoscaling: { enabled: true }, keda: { enabled: true, triggers: [{ type: 'cpu' }] } }, 'autoscaling.enabled and keda.enabled are both true',
   ],

@@ -94,6 +94,7 @@ export const matrix: Readonly<Record<string, Values>> = {
     networkPolicy: { enabled: true },
   },
   Cluster: { redis: { mode: 'cluster', cluster: { nodes: ['a:7000', 'b:7001'] }, tls: { enabled: true } }, networkPolicy: { enabled: true } },
+  "a backend of one's own": { backend: { module: '/backends/own.mjs' }, replicaCount: 2 },
   KEDA: {
     ...withRedis,
     keda: {
