@@ -14,19 +14,22 @@ import { join } from 'node:path';
 export const images = {
   base: 'cluster.test/base:1',
   runtime: 'cluster.test/signals-runtime:first',
-  /** The same program under another tag and with other labels: what an upgrade changes to. */
+  /** The same image under another tag: what an upgrade changes to. */
   nextRuntime: 'cluster.test/signals-runtime:next',
 } as const;
 
 const root = join(import.meta.dirname, '..', '..');
 const store = join(homedir(), '.cache', 'signals-runtime', 'containers');
+/** Images with their steps; a build has some 25. */
+const mostKept = 100;
 const authorities = '/etc/ssl/certs/ca-certificates.crt';
 
 /** Makes what is missing, and writes each into an archive in `directory`. Answers the archives. */
 export function prepareImages(directory: string): string[] {
   makeBase();
-  buildRuntime(images.runtime, '1.0.0');
-  buildRuntime(images.nextRuntime, '2.0.0');
+  buildRuntime();
+  // Each build leaves its steps behind, which make the next one quick and are many after a day's work.
+  if (buildah('images', '--all', '--quiet').split('\n').length > mostKept) buildah('rmi', '--prune');
   return Object.values(images).map(image => {
     const archive = join(directory, `${image.replaceAll(/[^a-z0-9]+/g, '-')}.tar`);
     buildah('push', '--quiet', image, `docker-archive:${archive}:${image}`);
@@ -65,13 +68,14 @@ function npmFolder(): string {
   return join(realpathSync(command), '..', '..');
 }
 
-function buildRuntime(tag: string, version: string): void {
+function buildRuntime(): void {
   const npmCache = execFileSync('npm', ['config', 'get', 'cache'], { encoding: 'utf8' }).trim();
   mkdirSync(npmCache, { recursive: true });
   buildah(
     'bud', '--isolation', 'chroot', '--layers', '--network', 'host', '--volume', `${npmCache}:/root/.npm`,
-    '--build-arg', `NODE_IMAGE=${images.base}`, '--build-arg', `VERSION=${version}`, '--tag', tag, root,
+    '--build-arg', `NODE_IMAGE=${images.base}`, '--tag', images.runtime, root,
   );
+  buildah('tag', images.runtime, images.nextRuntime);
 }
 
 /** Of the image that is there; `undefined` if none is. */
