@@ -95,7 +95,9 @@ export class ShardedChannels {
         continue;
       }
       const connection = this.#connectionTo(node);
-      byConnection.set(connection, [...(byConnection.get(connection) ?? []), channel]);
+      const placed = byConnection.get(connection);
+      if (placed) placed.push(channel);
+      else byConnection.set(connection, [channel]);
     }
     for (const [connection, placed] of byConnection) {
       for (const other of this.#connections.values()) {
