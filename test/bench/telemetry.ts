@@ -17,6 +17,7 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 
 import { freePort, startRedis } from '../support/redis-server.ts';
@@ -41,6 +42,9 @@ const atOnce = 32;
 /** Of the CPU of a pod without telemetry. The signals/s are what is promised; this is where they go. */
 const cpuBudget = 1.25;
 const ownedAtDrain = 100;
+const growthRounds = 8;
+/** Exporters try for 10 s. */
+const givenUpAfterMs = 13_000;
 const drainTimeoutMs = 1000;
 /** What the runtime gives telemetry at its end, and what a process needs to go. */
 const lastSendMs = 3000 + 500;
@@ -121,18 +125,22 @@ async function weigh(pod: RuntimeProcess): Promise<number> {
   return marks.heaps.get(id) ?? Number.NaN;
 }
 
-/** KiB in use that each 1,000 signals leave, once what is to fill up is full. */
+/**
+ * KiB in use that each 1,000 signals leave. After a pause each time: what is on its way is held for as long as it is tried, some
+ * megabytes while signals keep coming, and is given up after that.
+ */
 async function measureGrowth(name: string): Promise<number> {
   const pod = await startBenchPod(name, redis, marks, { NODE_OPTIONS: '--expose-gc', ...unreachable[name] });
-  await load(pod, signalsPerRound * 2);
-  const weights = [await weigh(pod)];
-  for (let round = 0; round < 4; round++) {
-    await load(pod, signalsPerRound);
+  const weights: number[] = [];
+  for (const count of [2, growthRounds]) {
+    for (let round = 0; round < count; round++) await load(pod, signalsPerRound);
+    await sleep(givenUpAfterMs);
     weights.push(await weigh(pod));
   }
   await pod.destroy();
-  console.error(`${name}: ${weights.map(bytes => (bytes / 1024 / 1024).toFixed(1)).join(', ')} MiB in use`);
-  return ((weights.at(-1) ?? Number.NaN) - (weights[0] ?? Number.NaN)) / 1024 / ((4 * signalsPerRound) / 1000);
+  const [before = Number.NaN, after = Number.NaN] = weights.map(bytes => bytes / 1024);
+  console.error(`${name}: ${(before / 1024).toFixed(1)} MiB in use, and ${(after / 1024).toFixed(1)} MiB after ${growthRounds * signalsPerRound} signals more`);
+  return (after - before) / ((growthRounds * signalsPerRound) / 1000);
 }
 
 /** Milliseconds of a drain, and those from its end to that of the process. */
