@@ -5,6 +5,16 @@
 
 import type { Clock } from '../core/clock.ts';
 
+export interface AnswerRules {
+  /** Longest wait for an answer, ms. */
+  readonly limitMs: number;
+  /** Without any answer for so long, ms, one is asked for. */
+  readonly quietMs: number;
+  readonly ask: () => Promise<unknown>;
+  /** The answer is overdue. */
+  readonly giveUp: () => void;
+}
+
 export class AnswerWatch {
   readonly #clock: Clock;
   /** Of the oldest question since the last answer; 0 while there is none. */
@@ -21,15 +31,6 @@ export class AnswerWatch {
     return this.#clock.monotonicMs() - this.#answeredMs;
   }
 
-  get waiting(): boolean {
-    return this.#askedMs > 0;
-  }
-
-  /** For an answer that is still to come. */
-  get waitingMs(): number {
-    return this.waiting ? this.#clock.monotonicMs() - this.#askedMs : 0;
-  }
-
   asked(): void {
     this.#askedMs ||= this.#clock.monotonicMs();
   }
@@ -39,8 +40,15 @@ export class AnswerWatch {
     this.#answeredMs = this.#clock.monotonicMs();
   }
 
-  /** The connection that was asked is gone. */
-  forget(): void {
-    this.#askedMs = 0;
+  /** Called now and then while the connection stands. */
+  check({ limitMs, quietMs, ask, giveUp }: AnswerRules): void {
+    if (this.#askedMs > 0 && this.#clock.monotonicMs() - this.#askedMs > limitMs) {
+      this.#askedMs = 0;
+      giveUp();
+    } else if (this.#askedMs === 0 && this.silenceMs >= quietMs) {
+      this.asked();
+      // Who could not be asked is not waited for: the connection is gone, or says no.
+      ask().then(() => this.answered(), () => void (this.#askedMs = 0));
+    }
   }
 }

@@ -98,13 +98,14 @@ export class ChannelConnection {
   }
 
   #check(): void {
-    if (this.#watch.waitingMs > silenceLimitMs) {
-      this.#options.logger.warn('a subscriber got no answer in time; it is connected again', { limitMs: silenceLimitMs });
-      this.#watch.forget();
-      this.#connection.disconnect(true);
-    } else if (!this.#watch.waiting) {
-      this.#watch.asked();
-      this.#connection.ping().then(() => this.#watch.answered(), () => this.#watch.forget());
-    }
+    this.#watch.check({
+      limitMs: silenceLimitMs,
+      quietMs: 0, // it mostly listens: what it hears says nothing of whether it hears all
+      ask: () => this.#connection.ping(),
+      giveUp: () => {
+        this.#options.logger.warn('a subscriber got no answer in time; it is connected again', { limitMs: silenceLimitMs });
+        this.#connection.disconnect(true);
+      },
+    });
   }
 }

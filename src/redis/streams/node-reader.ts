@@ -13,6 +13,7 @@ import type { Clock, Timer } from '../../core/clock.ts';
 import { errorMessage } from '../../core/errors.ts';
 import type { Logger } from '../../core/logger.ts';
 import { AnswerWatch } from '../answer-watch.ts';
+import { isMoved, isRefused } from '../failures.ts';
 import { loadScript, runScript } from '../script-runner.ts';
 import { AckSender } from './ack-sender.ts';
 import type { RawEntry } from './codec.ts';
@@ -20,15 +21,15 @@ import { entriesOf } from './codec.ts';
 import { Doorbell } from './doorbell.ts';
 import { GapCheck } from './gap-check.ts';
 import { FailedReads } from './failed-reads.ts';
-import { isMoved, isRefused } from '../failures.ts';
 import { FanoutFeed } from './fanout-feed.ts';
 import type { Feed } from './feed.ts';
 import { GroupFeed } from './group-feed.ts';
 import type { GroupReader } from './group-feed.ts';
 import type { GroupCommands } from './group-commands.ts';
+import type { StreamsSettings } from './options.ts';
 import { ReadQueue } from './read-queue.ts';
 import type { Batch } from './read-queue.ts';
-import type { StreamsSettings } from './options.ts';
+import { ServedFeeds } from './served-feeds.ts';
 
 export interface NodeReaderOptions {
   readonly name: string;
@@ -71,7 +72,7 @@ export class NodeReader implements GroupReader {
   readonly #watch: AnswerWatch;
   readonly #failedReads: FailedReads;
   readonly #findPosition = loadScript('find-position');
-  readonly #feeds = new Map<string, Feed[]>();
+  readonly #feeds = new ServedFeeds();
   #phase: Phase = 'connecting';
   /** Grows with each connection: what an older one still answers is not ours to judge. */
   #epoch = 0;
@@ -80,7 +81,6 @@ export class NodeReader implements GroupReader {
   #attempts = 0;
   #timers = new Set<Timer>();
   #ticker: Timer | undefined;
-  #sweep: Feed[] = [];
 
   constructor(options: NodeReaderOptions) {
     this.#options = options;
@@ -112,9 +112,7 @@ export class NodeReader implements GroupReader {
   }
 
   get feedCount(): number {
-    let count = 0;
-    for (const feeds of this.#feeds.values()) count += feeds.length;
-    return count;
+    return this.#feeds.count;
   }
 
   /** Seconds since the server last answered. */
@@ -123,9 +121,7 @@ export class NodeReader implements GroupReader {
   }
 
   add(feed: Feed): void {
-    const feeds = this.#feeds.get(feed.key);
-    if (!feeds) this.#feeds.set(feed.key, [feed]);
-    else if (!feeds.includes(feed)) feeds.push(feed);
+    this.#feeds.add(feed);
     feed.reader = this;
     this.ring(feed);
     if (feed instanceof GroupFeed && feed.acksLeft) this.acksWaiting(feed);
@@ -139,14 +135,12 @@ export class NodeReader implements GroupReader {
   }
 
   remove(feed: Feed): void {
-    const left = this.#feeds.get(feed.key)?.filter(other => other !== feed) ?? [];
-    if (left.length > 0) this.#feeds.set(feed.key, left);
-    else this.#feeds.delete(feed.key);
+    this.#feeds.remove(feed);
     if (feed.reader === this) feed.reader = undefined;
   }
 
   feeds(): Feed[] {
-    return [...this.#feeds.values()].flat();
+    return this.#feeds.all();
   }
 
   ring(feed: Feed): void {
@@ -193,14 +187,14 @@ export class NodeReader implements GroupReader {
   }
 
   #rung(key: string | undefined): void {
-    for (const feed of key === undefined ? this.feeds() : (this.#feeds.get(key) ?? [])) {
+    for (const feed of key === undefined ? this.#feeds.all() : this.#feeds.of(key)) {
       feed.schedule.news = true;
       this.ring(feed);
     }
   }
 
   #returned(key: string, group: string): void {
-    for (const feed of this.#feeds.get(key) ?? []) {
+    for (const feed of this.#feeds.of(key)) {
       if (feed instanceof GroupFeed && feed.group === group) this.#options.returned(feed);
     }
   }
@@ -234,7 +228,7 @@ export class NodeReader implements GroupReader {
     this.#attempts = 0;
     this.#watch.answered();
     this.#reads = 0;
-    for (const feed of this.feeds()) {
+    for (const feed of this.#feeds.all()) {
       feed.schedule.checkGap = true;
       feed.schedule.news = true;
       if (feed.schedule.state === 'reading') {
@@ -373,41 +367,24 @@ export class NodeReader implements GroupReader {
   #tick(): void {
     const { blockMs } = this.#options.settings;
     this.#ticker = this.#clock.after(blockMs, () => {
-      this.#checkAnswers(blockMs * silenceLimit);
-      this.#sweepSome(blockMs);
+      if (this.#up) this.#checkAnswers(blockMs * silenceLimit);
+      if (this.#phase === 'tracking') for (const feed of this.#feeds.next(blockMs / sweepMs)) this.ring(feed);
       this.#tick();
     });
   }
 
   #checkAnswers(limitMs: number): void {
-    if (!this.#up) return;
-    if (this.#watch.waitingMs > limitMs) {
-      this.#options.logger.warn('a reader gave no answer in time; it is connected again', { node: this.name, limitMs });
-      this.#watch.forget();
-      this.#reader.disconnect(true);
-      this.#bell.connection.disconnect(true);
-    } else if (!this.#watch.waiting && this.#watch.silenceMs >= limitMs / 2) {
-      this.#ask();
-    }
-  }
-
-  /** Nothing was read for a while: is there still somebody who would ring? */
-  #ask(): void {
-    this.#watch.asked();
-    const epoch = this.#epoch;
-    Promise.all([this.#reader.ping(), this.#bell.connection.ping()]).then(
-      () => {
-        if (epoch === this.#epoch) this.#watch.answered();
+    this.#watch.check({
+      limitMs,
+      quietMs: limitMs / 2,
+      // Nothing was read for a while: is there still somebody who would ring?
+      ask: () => Promise.all([this.#reader.ping(), this.#bell.connection.ping()]),
+      giveUp: () => {
+        this.#options.logger.warn('a reader gave no answer in time; it is connected again', { node: this.name, limitMs });
+        this.#reader.disconnect(true);
+        this.#bell.connection.disconnect(true);
       },
-      () => {},
-    );
-  }
-
-  #sweepSome(everyMs: number): void {
-    if (this.#phase !== 'tracking') return;
-    if (this.#sweep.length === 0) this.#sweep = this.feeds();
-    const share = Math.ceil((this.feedCount * everyMs) / sweepMs);
-    for (const feed of this.#sweep.splice(0, share)) this.ring(feed);
+    });
   }
 
   #later(delayMs: number, action: () => void): void {
