@@ -6,9 +6,7 @@ import type { Pod } from './fleet.ts';
 import type { Acceptance } from './history.ts';
 import { agentIds, resourceId } from './names.ts';
 import type { Random } from './random.ts';
-
-/** Longest wait for one answer; after it nobody knows whether the signal was accepted. */
-export const answerLimitMs = 3000;
+import { ask } from './request.ts';
 
 /** Of all signals: with the default options one to each quiet thread every seven seconds or so. */
 const quietShare = 0.03;
@@ -110,19 +108,9 @@ export class Sender {
   /** What became of it, or `undefined` when this try brought no answer or a refusal that says "later". */
   async #attempt({ agent, path, body }: Outgoing): Promise<Pick<Acceptance, 'action' | 'runId'> | undefined> {
     const pod = this.#options.random.pick(this.#options.pods);
-    let response: Response;
-    let answer: { action?: string; runId?: string; error?: unknown };
-    try {
-      response = await fetch(`${pod.process.url}/api/agents/${agent}/${path}`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-        signal: AbortSignal.timeout(answerLimitMs),
-      });
-      answer = (await response.json()) as typeof answer;
-    } catch {
-      return undefined; // the pod is down, stopped or cut off: that is what the next try is for
-    }
+    const response = await ask<{ action?: string; runId?: string }>(pod, `api/agents/${agent}/${path}`, body);
+    if (response === undefined) return undefined; // that is what the next try is for
+    const { answer } = response;
     const { action, runId } = answer;
     if (response.ok && action !== undefined) return runId === undefined ? { action } : { action, runId };
     if (response.status === 503) return undefined;

@@ -2,11 +2,11 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 
-import { answerLimitMs } from './clients.ts';
 import type { Acceptance, Withdrawal } from './history.ts';
 import { agentIds, resourceId } from './names.ts';
 import type { Pod } from './fleet.ts';
 import type { Random } from './random.ts';
+import { ask } from './request.ts';
 
 export interface MeddlerOptions {
   readonly pods: readonly Pod[];
@@ -61,20 +61,10 @@ export class Meddler {
       stops === undefined
         ? [`v1/threads/${resourceId}/${thread}/cancel`, { signalIds }]
         : [`api/agents/${agentIds[0]}/threads/abort`, { resourceId, threadId: thread, expectedRunId, clearPendingSignals: signalIds === undefined }];
-    let response: Response;
-    let answer: { aborted?: boolean; runId?: string; cancelledSignalIds?: string[]; error?: unknown };
-    try {
-      response = await fetch(`${pod.process.url}/${path}`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-        signal: AbortSignal.timeout(answerLimitMs),
-      });
-      answer = (await response.json()) as typeof answer;
-    } catch {
-      return undefined; // nobody knows: the checker takes it for both
-    }
-    if (response.status === 503) return undefined;
+    const response = await ask<{ aborted?: boolean; runId?: string; cancelledSignalIds?: string[] }>(pod, path, body);
+    // Nobody knows what became of it: the checker takes it for both.
+    if (response === undefined || response.status === 503) return undefined;
+    const { answer } = response;
     if (!response.ok) throw new Error(`${pod.name} answered ${response.status} to ${path}: ${JSON.stringify(answer)}`);
     const { aborted = false, runId, cancelledSignalIds: withdrawn = [] } = answer;
     return { withdrawn, ...(aborted && runId !== undefined ? { stopped: runId } : {}) };
