@@ -2,13 +2,12 @@
 
 import { afterEach, beforeEach, expect, test } from 'vitest';
 
+import { lastStepsMs } from '../../src/settings/stop-limits.ts';
 import { Fleet } from '../support/fleet.ts';
 import { until } from '../support/until.ts';
 
 const thread = { resourceId: 'user', threadId: 'thread' };
 const drainTimeoutMs = 1000;
-/** What the last steps of a stop may take together, see src/settings/stop-limits.ts. */
-const lastStepsMs = 13_000;
 let fleet: Fleet;
 
 beforeEach(async () => {
