@@ -16,7 +16,8 @@ export default defineConfig({
   test: {
     maxWorkers: 2,
     projects: [
-      project('unit', 10_000),
+      // Longer than `until` waits, so that what a test waited for in vain is said.
+      project('unit', 40_000),
       project('contract', 60_000),
       project('integration', 120_000),
       project('interop', 240_000),

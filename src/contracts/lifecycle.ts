@@ -31,5 +31,5 @@ export type ReloadableSource = 'chart' | 'tuning';
 /** All values that a source holds now. Never throws; what is wrong with them is said elsewhere. */
 export type SettingsFeed = (source: ReloadableSource, values: Readonly<Record<string, string>>) => void;
 
-/** What a source of settings went through; each is counted. `missed`: a change that only reading again found. */
+/** What a source of settings went through; each is counted. `missed`: a change that a watch which stood did not tell of. */
 export type SourceTrouble = 'missed' | 'unparsable' | 'expired' | 'silent' | 'failed';

@@ -3,7 +3,7 @@
  *
  * A watch alone is never trusted (README beside this file): it is read anew on a jittered timer, when the server no longer
  * knows where we were, when it says something that can't be parsed, and when it has been silent for longer than its bookmarks
- * allow. A change that only reading again found is counted. Whatever fails, what was read last stays, and the next try waits.
+ * allow. A change that a watch which stood did not tell of is counted. Whatever fails, what was read last stays, and the next try waits.
  */
 
 import { backoffMs, jitterMs } from '../core/backoff.ts';
@@ -67,6 +67,8 @@ export class ConfigMapSource {
   /** What was fed last; `undefined` before that. */
   #fed: ConfigMapValues | undefined;
   #listed = false;
+  /** The last watch stood until it was due or fell silent: a change up to there is one that it had to tell of. */
+  #watchStood = false;
   /** Tries since the last watch that lived. */
   #attempts = 0;
   #saidFailures = new Set<string>();
@@ -101,9 +103,11 @@ export class ConfigMapSource {
     const startedMs = this.#options.clock.monotonicMs();
     try {
       const end = await this.#watch(await this.#list());
+      this.#watchStood = end === 'due' || end === 'silent';
       if (end === 'expired' || end === 'silent' || end === 'unparsable') this.#trouble(end);
     } catch (error) {
       if (this.#stopping.signal.aborted) return 0;
+      this.#watchStood = false;
       return this.#failed(error);
     }
     const steady = this.#options.clock.monotonicMs() - startedMs >= this.#timing.steadyMs;
@@ -179,7 +183,7 @@ export class ConfigMapSource {
     const values = configMap?.values ?? {};
     const changed = this.#fed === undefined ? configMap !== undefined : !sameValues(values, this.#fed);
     if (!changed) return;
-    if (by === 'list' && this.#listed) {
+    if (by === 'list' && this.#watchStood) {
       this.#trouble('missed');
       logger.warn('a change of settings was found by reading again: no watch had told of it', { name });
     }

@@ -46,6 +46,8 @@ export class MountedSource {
   readonly #stopping = new AbortController();
   readonly #done: Promise<void>;
   #watcher: FSWatcher | undefined;
+  /** The directory was read since this watch began: a change from here on is one that it has to tell of. */
+  #watchAnswers = false;
   /** The watch told of something that was not read yet. */
   #noticed = false;
   #wake = (): void => {};
@@ -93,6 +95,7 @@ export class MountedSource {
     try {
       const watcher = watch(this.#options.directory, { persistent: false });
       this.#watcher = watcher;
+      this.#watchAnswers = false;
       watcher.on('change', () => {
         this.#noticed = true;
         this.#wake();
@@ -113,13 +116,15 @@ export class MountedSource {
   /** Never rejects: what can't be read changes nothing. */
   async #read(why: 'first' | 'notice' | 'poll'): Promise<void> {
     const { directory, feed, count, logger } = this.#options;
+    const watchAnswers = this.#watchAnswers;
     try {
       const values = await this.#stableValues();
+      this.#watchAnswers = this.#watcher !== undefined;
       if (this.#failing) logger.info('settings are read from the directory again', { directory });
       this.#failing = false;
       const before = this.#fed ?? {};
       if (values === undefined || sameValues(values, before)) return;
-      if (why === 'poll' && this.#watcher && !this.#noticed) {
+      if (why === 'poll' && watchAnswers && this.#watcher && !this.#noticed) {
         count('missed');
         logger.warn('a change of settings was found by reading again: no watch had told of it', { directory });
       }

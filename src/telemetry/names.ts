@@ -204,7 +204,7 @@ export const metricTable = {
     name: 'signals.config.source.troubles',
     kind: 'counter',
     unit: '{trouble}',
-    description: 'What went wrong while a source of settings was followed, by reason; missed is a change that only reading again found.',
+    description: 'What went wrong while a source of settings was followed, by reason; missed is a change that a watch which stood did not tell of.',
   },
   drainDuration: {
     name: 'signals.drain.duration',

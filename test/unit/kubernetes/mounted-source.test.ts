@@ -55,14 +55,17 @@ function swap(values: Record<string, string>): void {
   if (swaps > 1) rmSync(join(directory, `..2026_${swaps - 1}`), { recursive: true, force: true });
 }
 
-function follow(options: { clock?: FakeClock; pollMs?: number } = {}): MountedSource {
+function follow(options: { clock?: FakeClock; pollMs?: number; onTrouble?: () => void } = {}): MountedSource {
   source = new MountedSource({
     directory, logger,
     clock: options.clock ?? systemClock,
     pollMs: options.pollMs ?? 10_000,
     settleMs: 5,
     feed: values => void fed.push({ ...values }),
-    count: trouble => void troubles.push(trouble),
+    count(trouble) {
+      troubles.push(trouble);
+      options.onTrouble?.();
+    },
   });
   return source;
 }
@@ -135,6 +138,22 @@ describe('a mounted ConfigMap', () => {
     renameSync(away, directory); // whole and at once, as a mount is
     await until('it is read', () => fed.length === 1);
     await until('that is said', () => logs.length === 2);
+  });
+
+  test('that comes back right before it is watched again was missed by no watch', async () => {
+    swap({ TTL: '1' });
+    const away = `${directory}.away`;
+    renameSync(directory, away);
+    const clock = new FakeClock();
+    // Between the reading that fails and the watch that is begun after it.
+    const following = follow({ clock, onTrouble: () => void (troubles.length === 2 && renameSync(away, directory)) });
+    await following.firstRead;
+    await until('it is read', async () => {
+      await clock.advance(1000);
+      return fed.length === 1;
+    });
+    expect(troubles).toEqual(['failed', 'failed']);
+    expect(logs.map(line => line.split(':')[0])).toEqual(['warn', 'info']);
   });
 
   test('may be a plain directory: what is still being written is not taken', async () => {
