@@ -18,6 +18,7 @@ import { silentLogger } from '../core/logger.ts';
 import type { Logger } from '../core/logger.ts';
 import { Hold, promiseOf, remainingUntil } from './hold.ts';
 import type { HeldLease, LeasePromise } from './hold.ts';
+import { RenewalSchedule } from './renewal-schedule.ts';
 import { retryDelayMs } from './retry.ts';
 import type { LeaseSettings } from './settings.ts';
 
@@ -52,6 +53,7 @@ export class LeaseKeeper {
   /** The timer runs outside any caller's context: renewals are not part of the request that took the lease. */
   readonly #inOwnContext = AsyncLocalStorage.snapshot();
   readonly #holds = new Set<Hold>();
+  readonly #schedule = new RenewalSchedule();
   /** No deadline is before this one. */
   #earliest = never;
   #timer: Timer | undefined;
@@ -74,9 +76,9 @@ export class LeaseKeeper {
     const hold = new Hold(grant, driftMs, this.#clock, (ended, end, heldMs) => this.#forget(ended, end, heldMs));
     if (this.#closed) hold.end('abandoned', 'this instance holds no more leases');
     hold.assertHeld();
-    // Spread from the start: leases that were taken together are not renewed together.
-    hold.renewAtMs = grant.askedAt.monotonicMs + renewIntervalMs * (0.5 + 0.5 * this.#random());
     this.#holds.add(hold);
+    // Spread from the start: leases that were taken together are not renewed together.
+    this.#schedule.set(hold, grant.askedAt.monotonicMs + renewIntervalMs * (0.5 + 0.5 * this.#random()));
     this.#observer.held(grant.key);
     this.#earliest = earlier(this.#earliest, hold.deadline);
     this.#wakeAt(hold.renewAtMs);
@@ -96,6 +98,7 @@ export class LeaseKeeper {
 
   #forget(hold: Hold, end: Parameters<LeaseObserver['ended']>[1], heldMs: number): void {
     if (!this.#holds.delete(hold)) return;
+    this.#schedule.remove(hold);
     const { key, owner, fencingToken } = hold.grant;
     if (end === 'lost' || end === 'expired') this.#logger.warn('lease is gone', { key, owner, fencingToken, end });
     this.#observer.ended(key, end, heldMs);
@@ -110,15 +113,9 @@ export class LeaseKeeper {
 
     const settings = this.#settings();
     const coalescedMs = Math.min(longestCoalescedMs, settings.renewIntervalMs * coalescedShare);
-    const due: Hold[] = [];
-    let next = Infinity;
-    for (const hold of this.#holds) {
-      if (hold.renewAtMs <= now.monotonicMs + coalescedMs) due.push(hold);
-      else next = Math.min(next, hold.renewAtMs);
-    }
+    const due = this.#schedule.takeDue(now.monotonicMs + coalescedMs).filter(hold => hold.isRenewed);
     if (due.length > 0) this.#renew(due, settings);
-    for (const hold of due) next = Math.min(next, hold.renewAtMs);
-    this.#wakeAt(next);
+    this.#wakeAt(this.#schedule.nextMs());
   }
 
   /** Ends what is past its deadline, and looks when the next one is. Deadlines only move away, so until then none is. */
@@ -135,7 +132,7 @@ export class LeaseKeeper {
     for (const hold of holds) {
       hold.unanswered++;
       // If nothing is heard until then it is tried again: both requests may succeed, that is no harm.
-      hold.renewAtMs = askedAt.monotonicMs + retryDelayMs(hold.unanswered, settings, this.#random);
+      this.#schedule.set(hold, askedAt.monotonicMs + retryDelayMs(hold.unanswered, settings, this.#random));
     }
     const promise = promiseOf({ askedAt, ttlMs }, settings.driftMs);
     void this.#ask(holds, ttlMs).then(
@@ -168,7 +165,7 @@ export class LeaseKeeper {
   #renewed(hold: Hold, promise: LeasePromise, now: Instant, renewAtMs: number): void {
     const headroom = hold.remainingMs(now) / hold.ttlMs;
     if (!hold.extend(promise, now)) return;
-    hold.renewAt(renewAtMs);
+    this.#schedule.set(hold, renewAtMs);
     this.#observer.renewed(hold.grant.key, Math.min(1, Math.max(0, headroom)));
   }
 
