@@ -133,10 +133,12 @@ test('the metrics page of a pod that worked is in order, and names no thread', a
     await gate.close();
   }
   const page = async () => await fetch(`${a.metricsUrl}/metrics`).then(response => response.text());
-  await until('the run was counted', async () => (await page()).includes('signals_run_duration_seconds_count{end_reason="finished"} 1'));
+  // The release comes last, after the run was counted.
+  const released = 'signals_lease_operation_duration_seconds_count{operation="release",outcome="released"} 1\n';
+  await until('the lease was released', async () => (await page()).includes(released));
   const text = await page();
   expect(text).toContain('signals_lease_operation_duration_seconds_count{operation="acquire",outcome="acquired"} 1\n');
-  expect(text).toContain('signals_lease_operation_duration_seconds_count{operation="release",outcome="released"} 1\n');
+  expect(text).toContain('signals_run_duration_seconds_count{end_reason="finished"} 1\n');
   expect(text).toContain('signals_route_decisions_total{decision="wake"} 1\n');
   expect(text).toContain('signals_lease_active 0\n');
   expect(text).toContain('signals_lease_ttl_seconds 5\n');
