@@ -1,6 +1,6 @@
 import type { Hold } from './hold.ts';
 
-/** Narrow beside what is renewed along, so that a batch is not found by looking at many that are not in it. */
+/** Small beside the span that a tick renews at once: only the last of its buckets has leases that are not due yet. */
 const bucketMs = 50;
 
 /**

@@ -149,6 +149,17 @@ describe('a watch that is not to be trusted', () => {
     expect(logs.some(line => line.includes('no watch had told of it'))).toBe(true);
   });
 
+  test('also one whose watch was heard all the while, until it was due', async () => {
+    server.edit('settings', { TTL: '1' });
+    await follow().firstRead;
+    await watching();
+    server.edit('settings', { TTL: '2' }, true);
+    const timer = setInterval(() => server.bookmark(), 1);
+    await passUntil('it is found', () => last()?.['TTL'] === '2', 5000);
+    clearInterval(timer);
+    expect(troubles).toEqual(['missed']);
+  });
+
   test('one that says nothing for longer than bookmarks allow is cut off, and another made', async () => {
     await follow().firstRead;
     await watching();

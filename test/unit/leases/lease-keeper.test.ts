@@ -282,6 +282,17 @@ describe('settings', () => {
 });
 
 describe('end', () => {
+  it('begins with the wish to give the lease up: nothing is asked from then on, and it is ours to its deadline', async () => {
+    const held = keeper.hold(grant());
+    held.stopRenewing();
+    await clock.advance(ttlMs - driftMs - 1);
+    expect(provider.asked).toHaveLength(0);
+    held.assertHeld();
+    await clock.advance(1);
+    expect(reasonOf(held)).toBe('SIG_LEASE_EXPIRED');
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   it('a dropped lease is renewed no more, and whatever is answered later is no loss', async () => {
     const held = keeper.hold(grant());
     await clock.advance(4000);
